@@ -1,0 +1,1 @@
+# one file a subcommand

@@ -1,0 +1,102 @@
+/*
+ * Training data: JSONL rows {text}, {prompt, completion}, {messages}, or plain text files, tokenized once into one packed array.
+ * An example is a run of tokens; trained[i] says that token i is a label (it is predicted from the tokens before it in the
+ * same example; the first token of an example never is). Examples are whole: packing puts several into a micro-batch without padding.
+ */
+#ifndef ZL_FORMAT_DATASET_H
+#define ZL_FORMAT_DATASET_H
+
+#include <stdio.h>
+
+#include "format/chat.h"
+#include "format/tokenizer.h"
+
+struct zl_example {
+    uint64_t first;    /* index into tokens */
+    uint32_t n;        /* tokens, >= 2 */
+    uint32_t n_trained;
+    uint32_t n_prompt; /* leading tokens before the first trained one */
+    uint32_t file;     /* index into files */
+    uint64_t line;     /* 1-based line where the row starts (0 for plain text windows) */
+};
+
+enum zl_drop { /* why a row was not used as it is */
+    ZL_DROP_EMPTY,       /* nothing trained: empty completion or text, no assistant turn */
+    ZL_DROP_PROMPT_LONG, /* the prompt alone fills max_length */
+    ZL_DROP_SHORT,       /* fewer than two tokens */
+    ZL_DROP_REASONS
+};
+
+struct zl_data_report {
+    uint64_t rows, kept, cut; /* cut: kept, but shortened to max_length */
+    uint64_t dropped[ZL_DROP_REASONS];
+    uint64_t first_lines[ZL_DROP_REASONS][8]; /* line numbers of the first of each */
+    uint64_t cut_lines[8];
+    uint64_t tokens, trained;
+    uint64_t text_bytes;
+    uint32_t longest; /* tokens */
+};
+
+struct zl_data_options {
+    uint32_t max_length; /* tokens; longer rows are cut at the end, plain text is cut into windows of it */
+    bool add_bos_eos;    /* {text} rows and plain text: see the .c file for the rule used */
+};
+
+struct zl_dataset {
+    int32_t *tokens;
+    uint8_t *trained;
+    uint64_t n_tokens;
+    struct zl_example *examples;
+    uint64_t n_examples;
+    char **files;
+    uint32_t n_files;
+    struct zl_data_report report;
+};
+
+/* Load files (JSONL by content: first non-blank byte `{`; otherwise plain text; a JSON array gets a hint). A row that is not valid
+ * is an error with file, line and byte; rows that cannot train are dropped and counted. Nothing left to train on is ZL_EINPUT with the counts.
+ * Prompt and completion are tokenized apart and joined, EOS appended to the completion (a label). */
+int zl_dataset_load(const char *const *paths, size_t n_paths, const struct zl_tokenizer *t,
+                    const struct zl_data_options *o, struct zl_dataset *out, struct zl_error *err);
+void zl_dataset_free(struct zl_dataset *d);
+
+/* Move a share of the examples (chosen by seed, at least 1, at most all but 1) from `from` to `held_out`. Row order is kept. */
+int zl_dataset_split(struct zl_dataset *from, double share, uint64_t seed, struct zl_dataset *held_out, struct zl_error *err);
+
+/* The report as people read it, to f, with the name of the data before it. */
+void zl_data_report_print(const struct zl_data_report *r, const char *title, FILE *f);
+
+/* The order of training as a function of a number. Position p of the endless stream of examples is example
+ * permutation(seed, epoch = p / n)[p % n]. Steps and micro-batches are runs of positions, planned here for the whole run:
+ * a step takes examples while its tokens stay <= batch_tokens (at least one), a micro-batch while <= micro_batch_tokens. */
+struct zl_micro_batch {
+    uint64_t first, n;   /* positions in the stream */
+    uint32_t n_tokens, n_trained;
+};
+struct zl_step {
+    uint64_t first_micro, n_micro; /* into micro */
+    uint64_t n_tokens, n_trained;  /* of the whole step: the losses are means over n_trained */
+};
+struct zl_schedule_options {
+    uint64_t seed, batch_tokens, micro_batch_tokens;
+    uint64_t steps;  /* 0: by epochs */
+    double epochs;   /* used when steps is 0; a step may hold examples of two epochs */
+    bool shuffle;    /* false: row order, for evaluation */
+};
+struct zl_data_order {
+    struct zl_step *steps;
+    uint64_t n_steps;
+    struct zl_micro_batch *micro;
+    uint64_t n_micro;
+    uint64_t n_examples, seed;
+    bool shuffle;
+    uint32_t largest_micro_tokens;  /* what buffers must hold; may exceed micro_batch_tokens by one long example */
+    uint32_t largest_micro_examples;
+};
+/* ZL_EUSAGE when an example is longer than micro_batch_tokens (the message names the smallest that fits). */
+int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_options *o, struct zl_data_order *out,
+                       struct zl_error *err);
+void zl_data_order_free(struct zl_data_order *o);
+uint64_t zl_data_order_example(const struct zl_data_order *o, uint64_t position); /* index into examples */
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * Matrix products for training with frozen, stored weights:
+ *
+ *     C[M][N]  =  (accumulate ? C : bias or 0)  +  sum over terms t of  alpha_t * A_t[M][K_t] * B_t[K_t][N]
+ *
+ * M counts tokens, N the other dimension of the result; both are the row-major C's. A is float32 activations; B is a weight
+ * in its stored type or float32. The terms are concatenated along K, so a LoRA update (K = rank) rides in the base
+ * product and C is written once. B is dequantized straight into BLIS micropanels; nothing else of it is kept.
+ *
+ * The result's bits do not depend on team->threads: K is cut at places that depend on the shapes alone.
+ */
+#ifndef ZL_KERNEL_GEMM_H
+#define ZL_KERNEL_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/type.h"
+#include "kernel/team.h"
+
+enum zl_layout {
+    ZL_B_NK, /* stored [N][K]: y = x W^T with W [out][in], the forward of a linear layer */
+    ZL_B_KN  /* stored [K][N]: dx = dy W with W [out][in], its backward */
+};
+
+struct zl_gemm_term {
+    const float *a;     /* [M][K], row stride lda elements; or [K][M] with a_transposed */
+    int64_t lda;
+    bool a_transposed;
+    const void *b;      /* rows of `ldb` elements (a whole number of blocks), any alignment for stored types */
+    enum zl_type b_type;
+    enum zl_layout b_layout;
+    int64_t ldb;
+    const int32_t *b_rows; /* optional: row i of B is stored row b_rows[i] (a restricted vocabulary); NULL = identity */
+    int64_t k;
+    float alpha;        /* exact 1.0f for the base weight */
+};
+
+#define ZL_GEMM_TERMS 4
+
+struct zl_gemm {
+    int64_t m, n;
+    int n_terms;
+    struct zl_gemm_term term[ZL_GEMM_TERMS];
+    float *c; /* [M][N], row stride ldc */
+    int64_t ldc;
+    bool accumulate;    /* C += ... (residual, gradients); excludes bias */
+    const float *bias;  /* [N] or NULL */
+};
+
+/* Scratch that any zl_gemm call with up to `threads` threads needs: a constant of the machine's blocking. */
+uint64_t zl_gemm_scratch_bytes(int threads);
+
+/* Compute. Sizes are the caller's promise (asserted). m, n or all k may be 0. */
+void zl_gemm(const struct zl_team *team, const struct zl_gemm *g);
+
+/* The same in plain C, in double, for the tests. */
+void zl_gemm_ref(const struct zl_gemm *g);
+
+/* The microkernel in use, for kernels that pack their own panels (attention, head). One file, ukr.c, knows BLIS. */
+struct zl_ukr {
+    const char *name; /* "skx 32x12" */
+    int pn;  /* panel width along C's contiguous dimension (N) */
+    int pm;  /* panel width along C's rows (M) */
+    /* C[pm][pn] (row stride ldc) = beta*C + sum_k mpanel[k][pm] * npanel[k][pn]; beta is 0 or 1; with beta 0 C may be garbage.
+     * Panels are packed k-major, aligned to 64. */
+    void (*run)(const struct zl_ukr *u, int64_t k, const float *mpanel, const float *npanel, float beta, float *c,
+                int64_t ldc);
+    void *fn, *cntx; /* BLIS's */
+    int flip;        /* BLIS's kernel prefers columns: operands are exchanged */
+};
+
+/* Choose the microkernel for this CPU (by CPUID where the BLIS at hand does not know the model). Idempotent and thread-safe. */
+const struct zl_ukr *zl_ukr_get(void);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * Which cores we may use, and how they are shared out: from the process's affinity mask, the cgroup's CPU quota (floor, at least 1) and
+ * the topology (hwloc): one hardware thread a core unless all are asked for, fastest cores first on hybrid parts. A foreign OMP_*
+ * or BLIS_* setting does not change the plan.
+ */
+#ifndef ZL_PIPE_CORES_H
+#define ZL_PIPE_CORES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define ZL_CORES_MAX 1024
+
+struct zl_cores {
+    int n;                    /* usable cores after mask, SMT and quota */
+    int cpu[ZL_CORES_MAX];    /* their OS numbers, in the order they are given out */
+    int allowed;              /* logical CPUs in the mask */
+    double quota;             /* CPUs of the cgroup's quota; 0: none */
+    uint64_t l1d_bytes, l2_bytes, l3_bytes; /* of the first core; 0: unknown */
+};
+
+int zl_cores_detect(struct zl_cores *c, struct zl_error *err);
+
+/* Divide `threads` cores (<= 0: all) over n_groups groups as evenly as `weight` (may be NULL: equal) asks, at least one each;
+ * with fewer cores than groups, groups share cores. group[i] lists its CPUs. */
+struct zl_core_group {
+    int n;
+    int cpu[ZL_CORES_MAX];
+};
+int zl_cores_divide(const struct zl_cores *c, int threads, int n_groups, const double *weight, struct zl_core_group *group,
+                    struct zl_error *err);
+
+/* Pin the calling thread and a team of group->n OpenMP threads, each to its own CPU. Called from the stage's thread before its first
+ * kernel. Failure to pin is not an error (containers may forbid it): returns false. */
+bool zl_cores_pin_team(const struct zl_core_group *group);
+
+/* A sentence about foreign OMP_, GOMP_, KMP_ or BLIS_ settings that are overridden, or an empty string. Call first thing in main. */
+void zl_cores_foreign_settings(char note[256]);
+
+/* Proportional set size of this process in bytes (smaps_rollup), 0 where the kernel does not tell; and the part beyond mapped files. */
+uint64_t zl_memory_pss(uint64_t *anonymous);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * A ring between two neighbours: single producer, single consumer, lock-free, in shared memory. head and tail stand on
+ * cache lines of their own, each written by one side only. A side that must wait spins briefly, then sleeps on a
+ * futex of the other side's index, so waiting costs no CPU. The .c file opens with the argument why the memory orders are right.
+ */
+#ifndef ZL_PIPE_RING_H
+#define ZL_PIPE_RING_H
+
+#include <stdint.h>
+
+struct zl_ring; /* lives in the segment; contains offsets, no pointers */
+
+/* Bytes for a ring of `slots` (>= 1, any number) slots of slot_bytes each (rounded up to 128). 0 on overflow. */
+uint64_t zl_ring_bytes(uint32_t slots, uint64_t slot_bytes);
+/* Lay out a ring in zeroed memory of zl_ring_bytes. */
+struct zl_ring *zl_ring_init(void *memory, uint32_t slots, uint64_t slot_bytes);
+
+/* Producer: the next free slot; blocks while the ring is full. NULL once either side closed. Private until publish. */
+void *zl_ring_reserve(struct zl_ring *r);
+void zl_ring_publish(struct zl_ring *r);
+
+/* Consumer: the oldest slot; blocks while empty. NULL once closed and drained (an aborted ring is not drained). Valid until release. */
+void *zl_ring_peek(struct zl_ring *r);
+void zl_ring_release(struct zl_ring *r);
+
+/* As reserve/peek but wait at most timeout_ns (0: only look). NULL: not ready; zl_ring_is_done tells whether it ever will be. */
+void *zl_ring_try_reserve(struct zl_ring *r, int64_t timeout_ns);
+void *zl_ring_try_peek(struct zl_ring *r, int64_t timeout_ns);
+int zl_ring_is_done(const struct zl_ring *r);
+
+/* close: no more will be published; the consumer drains. abort: both sides return NULL at once. Idempotent, any thread, async-signal-safe. */
+void zl_ring_close(struct zl_ring *r);
+void zl_ring_abort(struct zl_ring *r);
+
+/* Counters for metrics, readable from anywhere at any time. */
+struct zl_ring_stats {
+    uint64_t published, released;
+    uint64_t producer_wait_ns, consumer_wait_ns; /* time blocked */
+};
+struct zl_ring_stats zl_ring_stats(const struct zl_ring *r);
+
+#endif

@@ -1,0 +1,3 @@
+noinst_LTLIBRARIES += libzl_store.la
+libzl_store_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(JANSSON_CFLAGS)
+libzl_store_la_SOURCES =
