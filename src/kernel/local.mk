@@ -1,3 +1,28 @@
 noinst_LTLIBRARIES += libzl_kernel.la
 libzl_kernel_la_CFLAGS = $(AM_CFLAGS) $(BLIS_CFLAGS)
-libzl_kernel_la_SOURCES =
+libzl_kernel_la_SOURCES = \
+	src/kernel/dequant.c src/kernel/dequant.h \
+	src/kernel/isa.c src/kernel/isa.h \
+	src/kernel/pack.h
+libzl_kernel_la_LIBADD =
+
+# The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
+isa_sources = \
+	src/kernel/isa/dequant.c src/kernel/isa/unit.h
+isa_cflags = $(AM_CFLAGS) -ffp-contract=off
+
+noinst_LTLIBRARIES += libzl_isa_baseline.la
+libzl_kernel_la_LIBADD += libzl_isa_baseline.la
+libzl_isa_baseline_la_SOURCES = $(isa_sources)
+libzl_isa_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DZL_ISA_SUFFIX=_baseline
+libzl_isa_baseline_la_CFLAGS = $(isa_cflags)
+if ISA_X86
+noinst_LTLIBRARIES += libzl_isa_avx2.la libzl_isa_avx512.la
+libzl_kernel_la_LIBADD += libzl_isa_avx2.la libzl_isa_avx512.la
+libzl_isa_avx2_la_SOURCES = $(isa_sources)
+libzl_isa_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DZL_ISA_SUFFIX=_avx2
+libzl_isa_avx2_la_CFLAGS = $(isa_cflags) $(ISA_AVX2_CFLAGS)
+libzl_isa_avx512_la_SOURCES = $(isa_sources)
+libzl_isa_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DZL_ISA_SUFFIX=_avx512
+libzl_isa_avx512_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS)
+endif

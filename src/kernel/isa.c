@@ -1,0 +1,45 @@
+/*
+ * Which instruction set the kernels use. Not which BLIS microkernel: that is ukr.c.
+ */
+#include "config.h"
+
+#include "kernel/isa.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum zl_isa detect(void)
+{
+#ifdef ZL_ISA_X86
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi2"))
+        return ZL_ISA_BASELINE;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return ZL_ISA_AVX2;
+    return ZL_ISA_AVX512;
+#else
+    return ZL_ISA_BASELINE;
+#endif
+}
+
+enum zl_isa zl_isa_get(void)
+{
+    /* Every thread that finds it empty computes the same value: relaxed is enough. */
+    static _Atomic int known = -1;
+    int isa = atomic_load_explicit(&known, memory_order_relaxed);
+    if (isa >= 0)
+        return (enum zl_isa)isa;
+    isa = (int)detect();
+    const char *wish = getenv("ZEROLOCK_ISA");
+    if (wish) {
+        static const char *const names[] = {"baseline", "avx2", "avx512"};
+        for (int i = 0; i < isa; i++)
+            if (strcmp(wish, names[i]) == 0)
+                isa = i;
+    }
+    atomic_store_explicit(&known, isa, memory_order_relaxed);
+    return (enum zl_isa)isa;
+}

@@ -1,0 +1,171 @@
+/*
+ * One unit: 32 consecutive elements of a stored row, the largest piece that every quantized type can hand out with one or two
+ * scales. unit_T(row, u, x) writes elements [32 u, 32 u + 32) of `row` to x[32]: plain loops that the compiler turns into the
+ * vectors of the instruction set at hand. The arithmetic is that of the reference (dequant.c), product by product.
+ */
+#ifndef ZL_KERNEL_ISA_UNIT_H
+#define ZL_KERNEL_ISA_UNIT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/dequant.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+static inline uint16_t u16_at(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return h;
+}
+
+static inline float half_at(const uint8_t *p)
+{
+#ifdef __F16C__
+    return _cvtsh_ss(u16_at(p));
+#else
+    return zl_f16_to_f32(u16_at(p));
+#endif
+}
+
+static inline float bf16_at(const uint8_t *p)
+{
+    uint32_t u = (uint32_t)u16_at(p) << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* The (scale, minimum) pair j of a K block, see dequant.c. */
+static inline void scale_min(const uint8_t *s, int j, int *scale, int *min)
+{
+    if (j < 4) {
+        *scale = s[j] & 63;
+        *min = s[j + 4] & 63;
+    } else {
+        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
+        *min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
+    }
+}
+
+static inline void unit_q8_0(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u * 34;
+    float d = half_at(b);
+    for (int i = 0; i < 32; i++)
+        x[i] = d * (float)(int8_t)b[2 + i];
+}
+
+static inline void unit_q4_0(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u * 18;
+    float d = half_at(b);
+    for (int i = 0; i < 16; i++)
+        x[i] = d * (float)((b[2 + i] & 15) - 8);
+    for (int i = 0; i < 16; i++)
+        x[i + 16] = d * (float)((b[2 + i] >> 4) - 8);
+}
+
+static inline void unit_q4_1(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u * 20;
+    float d = half_at(b), m = half_at(b + 2);
+    for (int i = 0; i < 16; i++)
+        x[i] = d * (float)(b[4 + i] & 15) + m;
+    for (int i = 0; i < 16; i++)
+        x[i + 16] = d * (float)(b[4 + i] >> 4) + m;
+}
+
+/* Sixteen fifth bits from bit `from` of the four bytes at p. */
+static inline int fifth(const uint8_t *p, int from, int i)
+{
+    return (u16_at(p + from / 8) >> i & 1) << 4;
+}
+
+static inline void unit_q5_0(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u * 22;
+    float d = half_at(b);
+    for (int i = 0; i < 16; i++)
+        x[i] = d * (float)(((b[6 + i] & 15) | fifth(b + 2, 0, i)) - 16);
+    for (int i = 0; i < 16; i++)
+        x[i + 16] = d * (float)(((b[6 + i] >> 4) | fifth(b + 2, 16, i)) - 16);
+}
+
+static inline void unit_q5_1(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u * 24;
+    float d = half_at(b), m = half_at(b + 2);
+    for (int i = 0; i < 16; i++)
+        x[i] = d * (float)((b[8 + i] & 15) | fifth(b + 4, 0, i)) + m;
+    for (int i = 0; i < 16; i++)
+        x[i + 16] = d * (float)((b[8 + i] >> 4) | fifth(b + 4, 16, i)) + m;
+}
+
+static inline void unit_q4_K(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u / 8 * 144;
+    int j = (int)(u % 8), sc, mn, low = (j & 1) * 4;
+    scale_min(b + 4, j, &sc, &mn);
+    float ds = half_at(b) * (float)sc, ms = half_at(b + 2) * (float)mn;
+    const uint8_t *q = b + 16 + j / 2 * 32;
+    for (int i = 0; i < 32; i++)
+        x[i] = ds * (float)(q[i] >> low & 15) - ms;
+}
+
+static inline void unit_q5_K(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u / 8 * 176;
+    int j = (int)(u % 8), sc, mn, low = (j & 1) * 4;
+    scale_min(b + 4, j, &sc, &mn);
+    float ds = half_at(b) * (float)sc, ms = half_at(b + 2) * (float)mn;
+    const uint8_t *h = b + 16, *q = b + 48 + j / 2 * 32;
+    for (int i = 0; i < 32; i++)
+        x[i] = ds * (float)((q[i] >> low & 15) | (h[i] >> j & 1) << 4) - ms;
+}
+
+static inline void unit_q6_K(const uint8_t *row, int64_t u, float *restrict x)
+{
+    const uint8_t *b = row + u / 8 * 210;
+    int j = (int)(u % 8), low = (j & 2) * 2, high = (j & 3) * 2;
+    float d = half_at(b + 208);
+    const uint8_t *q = b + j / 4 * 64 + (j & 1) * 32, *h = b + 128 + j / 4 * 32;
+    for (int half = 0; half < 32; half += 16) {
+        float ds = d * (float)(int8_t)b[192 + j * 2 + half / 16];
+        for (int i = half; i < half + 16; i++)
+            x[i] = ds * (float)(((q[i] >> low & 15) | (h[i] >> high & 3) << 4) - 32);
+    }
+}
+
+/* EACH_QUANT(F): F(type, name) for every quantized type. */
+#define EACH_QUANT(F)                                                                            \
+    F(ZL_Q8_0, q8_0)                                                                             \
+    F(ZL_Q4_0, q4_0)                                                                             \
+    F(ZL_Q4_1, q4_1)                                                                             \
+    F(ZL_Q5_0, q5_0)                                                                             \
+    F(ZL_Q5_1, q5_1)                                                                             \
+    F(ZL_Q4_K, q4_K)                                                                             \
+    F(ZL_Q5_K, q5_K)                                                                             \
+    F(ZL_Q6_K, q6_K)
+
+/* Elements [from, from + n) of a row of a plain type. */
+static inline void plain(enum zl_type type, const uint8_t *row, int64_t from, int64_t n, float *restrict x)
+{
+    switch (type) {
+    case ZL_F32:
+        memcpy(x, row + from * 4, (size_t)n * 4);
+        break;
+    case ZL_F16:
+        for (int64_t i = 0; i < n; i++)
+            x[i] = half_at(row + (from + i) * 2);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            x[i] = bf16_at(row + (from + i) * 2);
+    }
+}
+
+#endif

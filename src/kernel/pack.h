@@ -1,0 +1,43 @@
+/*
+ * Packing: operands of a matrix product into the panels of a microkernel (struct zl_ukr in gemm.h), [k][width] floats, weights
+ * dequantized on the way. Internal to this layer: gemm.c, and kernels that bring their own loops (head, attention).
+ * Each is compiled for every instruction set; the panels hold the same bits on all of them.
+ */
+#ifndef ZL_KERNEL_PACK_H
+#define ZL_KERNEL_PACK_H
+
+#include <stdint.h>
+
+#include "base/type.h"
+#include "kernel/isa.h"
+
+/* The weight's side of a product: rows of `ld` elements of a stored type, any alignment. */
+struct zl_weight {
+    enum zl_type type;
+    const void *data;
+    int64_t row_bytes;
+    const int32_t *rows; /* row i is stored row rows[i]; NULL = identity */
+};
+
+static inline int64_t zl_pack_row_bytes(enum zl_type type, int64_t cols)
+{
+    return cols / (int64_t)zl_type_info[type].block * (int64_t)zl_type_info[type].block_bytes;
+}
+
+/* dst[k][pn] = element k0 + k of row n0 + j, for k < kc, j < n <= pn; zero for n <= j < pn. k0 is a multiple of 32 for quantized
+ * types; their last, partly used unit of 32 elements must exist in the row. */
+typedef void zl_pack_nk_fn(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn,
+                           float *dst);
+/* dst[k][pn] = element n0 + j of row k0 + k. n0 is anything. */
+typedef zl_pack_nk_fn zl_pack_kn_fn;
+/* dst[k][pm] = alpha * a[i][k] (row stride lda), or alpha * a[k][i] with `transposed`, for k < kc, i < m <= pm; zero for the rest.
+ * a points at the first element wanted. */
+typedef void zl_pack_m_fn(const float *a, int64_t lda, int transposed, int m, int64_t kc, float alpha,
+                          int pm, float *dst);
+
+ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
+extern zl_pack_nk_fn zl_pack_nk_baseline, zl_pack_nk_avx2, zl_pack_nk_avx512;
+extern zl_pack_kn_fn zl_pack_kn_baseline, zl_pack_kn_avx2, zl_pack_kn_avx512;
+extern zl_pack_m_fn zl_pack_m_baseline, zl_pack_m_avx2, zl_pack_m_avx512;
+
+#endif
