@@ -1,3 +1,6 @@
 noinst_LTLIBRARIES += libzl_pipe.la
 libzl_pipe_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 libzl_pipe_la_SOURCES =
+libzl_pipe_la_SOURCES += \
+	src/pipe/futex.c src/pipe/futex.h \
+	src/pipe/ring.c src/pipe/ring.h

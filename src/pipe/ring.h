@@ -12,7 +12,7 @@ struct zl_ring; /* lives in the segment; contains offsets, no pointers */
 
 /* Bytes for a ring of `slots` (>= 1, any number) slots of slot_bytes each (rounded up to 128). 0 on overflow. */
 uint64_t zl_ring_bytes(uint32_t slots, uint64_t slot_bytes);
-/* Lay out a ring in zeroed memory of zl_ring_bytes. */
+/* Lay out a ring in zeroed memory of zl_ring_bytes, aligned to 128. */
 struct zl_ring *zl_ring_init(void *memory, uint32_t slots, uint64_t slot_bytes);
 
 /* Producer: the next free slot; blocks while the ring is full. NULL once either side closed. Private until publish. */
@@ -23,12 +23,15 @@ void zl_ring_publish(struct zl_ring *r);
 void *zl_ring_peek(struct zl_ring *r);
 void zl_ring_release(struct zl_ring *r);
 
-/* As reserve/peek but wait at most timeout_ns (0: only look). NULL: not ready; zl_ring_is_done tells whether it ever will be. */
+/* As reserve/peek but wait at most timeout_ns (0: only look; < 0: no limit). NULL: not ready, or it never will be. */
 void *zl_ring_try_reserve(struct zl_ring *r, int64_t timeout_ns);
 void *zl_ring_try_peek(struct zl_ring *r, int64_t timeout_ns);
+/* Never will be, for the consumer: aborted, or closed and drained. For the producer: closed or aborted. */
 int zl_ring_is_done(const struct zl_ring *r);
+int zl_ring_is_closed(const struct zl_ring *r);
 
-/* close: no more will be published; the consumer drains. abort: both sides return NULL at once. Idempotent, any thread, async-signal-safe. */
+/* close: no more will be published (a slot that is reserved now is dropped); the consumer drains.
+ * abort: both sides return NULL at once. Idempotent, any thread, async-signal-safe. */
 void zl_ring_close(struct zl_ring *r);
 void zl_ring_abort(struct zl_ring *r);
 

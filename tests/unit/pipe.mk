@@ -1,0 +1,6 @@
+check_PROGRAMS += tests/unit/test-ring
+TESTS += tests/unit/test-ring
+tests_unit_test_ring_SOURCES = tests/unit/test-ring.c tests/unit/test.h
+tests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_ring_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_ring_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
