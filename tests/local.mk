@@ -5,6 +5,7 @@ AM_TESTS_ENVIRONMENT = ZL_SRCDIR='$(abs_top_srcdir)'; ZL_BUILDDIR='$(abs_top_bui
 EXTRA_DIST += tests/unit/test.h
 if HAVE_CMOCKA
 include tests/unit/base.mk
+include tests/unit/example.mk
 include tests/unit/format.mk
 include tests/unit/tokenizer.mk
 include tests/unit/data.mk
