@@ -58,6 +58,9 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g);
 /* The same in plain C, in double, for the tests. */
 void zl_gemm_ref(const struct zl_gemm *g);
 
+#define ZL_UKR_WIDEST 64 /* no panel is wider */
+#define ZL_UKR_SLACK 64  /* floats behind a panel that a microkernel may read ahead: they exist, their value is nothing */
+
 /* The microkernel in use, for kernels that pack their own panels (attention, head). One file, ukr.c, knows BLIS. */
 struct zl_ukr {
     const char *name; /* "skx 32x12" */

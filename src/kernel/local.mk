@@ -2,13 +2,15 @@ noinst_LTLIBRARIES += libzl_kernel.la
 libzl_kernel_la_CFLAGS = $(AM_CFLAGS) $(BLIS_CFLAGS)
 libzl_kernel_la_SOURCES = \
 	src/kernel/dequant.c src/kernel/dequant.h \
+	src/kernel/gemm.c src/kernel/gemm.h src/kernel/gemm_ref.c \
 	src/kernel/isa.c src/kernel/isa.h \
-	src/kernel/pack.h
+	src/kernel/pack.h \
+	src/kernel/ukr.c
 libzl_kernel_la_LIBADD =
 
 # The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
 isa_sources = \
-	src/kernel/isa/dequant.c src/kernel/isa/unit.h
+	src/kernel/isa/dequant.c src/kernel/isa/pack.c src/kernel/isa/unit.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off
 
 noinst_LTLIBRARIES += libzl_isa_baseline.la

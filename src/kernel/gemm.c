@@ -1,0 +1,278 @@
+/*
+ * The loops of the matrix product around the microkernel; the contract is in gemm.h, packing in pack.h.
+ *
+ *   for blocks of M (MC rows)                               C rows
+ *     for groups of K blocks that fit the shared buffer     activations packed by all threads, then a barrier
+ *       for panels of N (pn columns)                        divided over the threads
+ *         for K blocks (KC)                                 weights dequantized into a panel in the first-level cache
+ *           for panels of M (pm rows)                       activations stream by from the second level; C += panel x panel
+ *
+ * Invariant: an element of C is computed by one thread as one chain: K block by K block, each block's sum in the order of k.
+ * Where K is cut depends on the terms' k alone, so neither threads nor M nor N change a bit of it.
+ */
+#include "config.h"
+
+#include "kernel/gemm.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <string.h>
+
+#include "kernel/pack.h"
+
+enum {
+    KC = 320,               /* elements of K a block: a panel of weights of 32 x 320 floats fits 48 KiB */
+    MC = 512,               /* rows of C a block */
+    GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
+    GROUP_BLOCKS = 64,
+    SLACK = ZL_UKR_SLACK
+};
+
+/* A run of K inside one term; a block is one or more of them. */
+struct piece {
+    int term;
+    int64_t k0, kc;
+};
+
+struct block {
+    struct piece piece[ZL_GEMM_TERMS];
+    int n_pieces;
+    int64_t kc;
+};
+
+/* Walks the concatenated K. */
+struct cursor {
+    int term;
+    int64_t k0;
+};
+
+static int64_t total_k(const struct zl_gemm *g)
+{
+    int64_t k = 0;
+    for (int t = 0; t < g->n_terms; t++)
+        k += g->term[t].k;
+    return k;
+}
+
+/* The size that makes blocks nearly equal, a multiple of the largest unit a quantized row can be cut at. */
+static int64_t block_size(const struct zl_gemm *g)
+{
+    int64_t k = total_k(g), blocks = (k + KC - 1) / KC;
+    return blocks ? ((k + blocks - 1) / blocks + 31) / 32 * 32 : 0;
+}
+
+/* The next block: terms are cut at multiples of 32 only. Its kc is 0 at the end. */
+static struct block next_block(const struct zl_gemm *g, struct cursor *at, int64_t size)
+{
+    struct block b = {.n_pieces = 0};
+    while (at->term < g->n_terms) {
+        int64_t left = g->term[at->term].k - at->k0, room = size - b.kc;
+        int64_t take = left <= room ? left : room / 32 * 32;
+        if (take > 0)
+            b.piece[b.n_pieces++] = (struct piece){at->term, at->k0, take};
+        b.kc += take;
+        at->k0 += take;
+        if (take < left)
+            break;
+        *at = (struct cursor){at->term + 1, 0};
+    }
+    return b;
+}
+
+struct kernels {
+    const struct zl_ukr *u;
+    zl_pack_nk_fn *nk;
+    zl_pack_kn_fn *kn;
+    zl_pack_m_fn *m;
+};
+
+static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
+                         int64_t n0, int n, float *dst)
+{
+    for (int i = 0; i < b->n_pieces; i++) {
+        const struct zl_gemm_term *t = &g->term[b->piece[i].term];
+        struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
+        (t->b_layout == ZL_B_NK ? f->nk : f->kn)(&w, n0, n, b->piece[i].k0, b->piece[i].kc, f->u->pn, dst);
+        dst += b->piece[i].kc * f->u->pn;
+    }
+}
+
+static void pack_activations(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
+                             int64_t m0, int m, float *dst)
+{
+    for (int i = 0; i < b->n_pieces; i++) {
+        const struct zl_gemm_term *t = &g->term[b->piece[i].term];
+        int64_t k0 = b->piece[i].k0;
+        const float *a = t->a_transposed ? t->a + k0 * t->lda + m0 : t->a + m0 * t->lda + k0;
+        f->m(a, t->lda, t->a_transposed, m, b->piece[i].kc, t->alpha, f->u->pm, dst);
+        dst += b->piece[i].kc * f->u->pm;
+    }
+}
+
+/* One tile of C, at the edge through a temporary. first: nothing of the product is in C yet. */
+static void tile(const struct kernels *f, const struct zl_gemm *g, int64_t kc, const float *mpanel,
+                 const float *npanel, int64_t m0, int m, int64_t n0, int n, int first, float *spare)
+{
+    float *c = g->c + m0 * g->ldc + n0;
+    float beta = first && !g->accumulate && !g->bias ? 0 : 1;
+    if (first && !g->accumulate && g->bias)
+        for (int i = 0; i < m; i++)
+            memcpy(c + i * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
+    if (m == f->u->pm && n == f->u->pn) {
+        f->u->run(f->u, kc, mpanel, npanel, beta, c, g->ldc);
+        return;
+    }
+    f->u->run(f->u, kc, mpanel, npanel, 0, spare, f->u->pn);
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++)
+            c[i * g->ldc + j] = beta == 0 ? spare[i * f->u->pn + j] : c[i * g->ldc + j] + spare[i * f->u->pn + j];
+}
+
+/* A call, as each of its threads holds it. */
+struct job {
+    struct kernels f;
+    const struct zl_gemm *g;
+    float *shared;                    /* packed activations of the group */
+    unsigned char *own;               /* each thread's panel of weights and spare tile */
+    struct block block[GROUP_BLOCKS]; /* of the group */
+    int n_blocks;
+    int64_t m0, m;                    /* rows of C */
+    int first;                        /* the group opens the sum */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint64_t thread_bytes(void)
+{
+    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * KC + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
+    return (floats * sizeof(float) + 127) / 128 * 128;
+}
+
+uint64_t zl_gemm_scratch_bytes(int threads)
+{
+    return (GROUP_FLOATS + SLACK) * sizeof(float) + (uint64_t)threads * thread_bytes();
+}
+
+/* Into how many parts the rows are cut, beside the panels of N, so that the busiest thread has least to do; a panel of weights
+ * costs about as much to make as two tiles to use. */
+static int64_t row_parts(int threads, int64_t n_panels, int64_t m_panels)
+{
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t parts = 1; parts <= threads && parts <= m_panels; parts++) {
+        int64_t cost = ceil_div(n_panels * parts, threads) * (ceil_div(m_panels, parts) + 2);
+        if (cost < least) {
+            least = cost;
+            best = parts;
+        }
+    }
+    return best;
+}
+
+/* One panel of N for M panels [from, to): all K blocks of the group. */
+static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to)
+{
+    const int pm = j->f.u->pm, pn = j->f.u->pn;
+    const int n = (int)(j->g->n - n0 < pn ? j->g->n - n0 : pn);
+    const int64_t m_panels = ceil_div(j->m, pm);
+    float *weights = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
+    float *spare = weights + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
+    const float *activations = j->shared;
+    for (int b = 0; b < j->n_blocks; b++) {
+        int64_t kc = j->block[b].kc;
+        pack_weights(&j->f, j->g, &j->block[b], n0, n, weights);
+        for (int64_t i = from; i < to; i++) {
+            int m = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
+            tile(&j->f, j->g, kc, activations + i * pm * kc, weights, j->m0 + i * pm, m, n0, n,
+                 j->first && b == 0, spare);
+        }
+        activations += m_panels * pm * kc;
+    }
+}
+
+/* One group of K blocks of one block of rows, shared by the threads of the region it is called in. */
+static void group(const struct job *j)
+{
+    const int pm = j->f.u->pm, pn = j->f.u->pn;
+    const int64_t m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
+    const int64_t parts = row_parts(omp_get_num_threads(), n_panels, m_panels);
+    float *dst = j->shared;
+    for (int b = 0; b < j->n_blocks; b++) {
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < m_panels; i++) {
+            int m = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
+            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, m, dst + i * pm * j->block[b].kc);
+        }
+        dst += m_panels * pm * j->block[b].kc;
+    }
+#pragma omp barrier
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < n_panels * parts; i++) {
+        int64_t part = i % parts;
+        panel(j, i / parts * pn, m_panels * part / parts, m_panels * (part + 1) / parts);
+    }
+}
+
+/* Without any product: bias, zero, or what is there. */
+static void no_product(const struct zl_gemm *g)
+{
+    for (int64_t i = 0; i < g->m && !g->accumulate; i++)
+        for (int64_t j = 0; j < g->n; j++)
+            g->c[i * g->ldc + j] = g->bias ? g->bias[j] : 0;
+}
+
+static void check(const struct zl_gemm *g)
+{
+    assert(g->m >= 0 && g->n >= 0 && g->n_terms >= 0 && g->n_terms <= ZL_GEMM_TERMS);
+    assert(g->ldc >= g->n && !(g->accumulate && g->bias));
+    for (int i = 0; i < g->n_terms; i++) {
+        const struct zl_gemm_term *t = &g->term[i];
+        assert(t->k >= 0 && t->lda >= (t->a_transposed ? g->m : t->k));
+        assert(t->ldb >= (t->b_layout == ZL_B_NK ? t->k : g->n));
+        assert(t->b_type < ZL_TYPES && t->ldb % (int64_t)zl_type_info[t->b_type].block == 0);
+        (void)t;
+    }
+    (void)g;
+}
+
+/* What each thread of the region does: all walk the same blocks, and meet where group() shares work. */
+static void walk(struct job j)
+{
+    const struct zl_gemm *g = j.g;
+    const int pm = j.f.u->pm;
+    const int64_t size = block_size(g), mc = MC / pm * pm;
+    for (j.m0 = 0; j.m0 < g->m; j.m0 += mc) {
+        struct cursor at = {0, 0};
+        struct block next = next_block(g, &at, size);
+        j.m = g->m - j.m0 < mc ? g->m - j.m0 : mc;
+        for (j.first = 1; next.kc > 0; j.first = 0) {
+            int64_t room = GROUP_FLOATS / (ceil_div(j.m, pm) * pm);
+            for (j.n_blocks = 0; next.kc > 0 && next.kc <= room && j.n_blocks < GROUP_BLOCKS;) {
+                j.block[j.n_blocks++] = next;
+                room -= next.kc;
+                next = next_block(g, &at, size);
+            }
+            group(&j);
+        }
+    }
+}
+
+void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
+{
+    check(g);
+    if (g->m == 0 || g->n == 0)
+        return;
+    if (total_k(g) == 0) {
+        no_product(g);
+        return;
+    }
+    assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
+    struct job j = {.g = g, .shared = team->scratch};
+    j.f = (struct kernels){zl_ukr_get(), ZL_ISA_PICK(zl_pack_nk), ZL_ISA_PICK(zl_pack_kn),
+                           ZL_ISA_PICK(zl_pack_m)};
+    j.own = (unsigned char *)team->scratch + (GROUP_FLOATS + SLACK) * sizeof(float);
+#pragma omp parallel num_threads(team->threads) if (team->threads > 1)
+    walk(j);
+}

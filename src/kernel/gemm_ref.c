@@ -1,0 +1,50 @@
+/* The matrix product in plain C, every sum in double: what gemm.c must compute. For tests: it allocates, and takes its time. */
+#include "config.h"
+
+#include "kernel/gemm.h"
+
+#include <stdlib.h>
+
+#include "kernel/dequant.h"
+#include "kernel/pack.h"
+
+static void *allocate(uint64_t n, uint64_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    if (!p)
+        abort();
+    return p;
+}
+
+/* sum[M][N] += alpha A B, row by stored row of B. */
+static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, double *sum)
+{
+    float *row = allocate((uint64_t)t->ldb, sizeof *row);
+    bool nk = t->b_layout == ZL_B_NK;
+    for (int64_t r = 0; r < (nk ? g->n : t->k); r++) {
+        int64_t stored = t->b_rows ? t->b_rows[r] : r;
+        zl_dequant_ref(t->b_type, (const char *)t->b + stored * zl_pack_row_bytes(t->b_type, t->ldb), row,
+                       t->ldb);
+        for (int64_t m = 0; m < g->m; m++)
+            for (int64_t i = 0; i < (nk ? t->k : g->n); i++) {
+                int64_t k = nk ? i : r, n = nk ? r : i;
+                double a = t->a_transposed ? t->a[k * t->lda + m] : t->a[m * t->lda + k];
+                sum[m * g->n + n] += (double)t->alpha * a * (double)row[i];
+            }
+    }
+    free(row);
+}
+
+void zl_gemm_ref(const struct zl_gemm *g)
+{
+    double *sum = allocate((uint64_t)g->m * (uint64_t)g->n, sizeof *sum);
+    for (int t = 0; t < g->n_terms; t++)
+        add_term(g, &g->term[t], sum);
+    for (int64_t m = 0; m < g->m; m++)
+        for (int64_t n = 0; n < g->n; n++) {
+            float *c = &g->c[m * g->ldc + n];
+            double start = g->accumulate ? *c : g->bias ? g->bias[n] : 0;
+            *c = (float)(start + sum[m * g->n + n]);
+        }
+    free(sum);
+}
