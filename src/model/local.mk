@@ -1,3 +1,12 @@
 noinst_LTLIBRARIES += libzl_model.la
 libzl_model_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-libzl_model_la_SOURCES =
+libzl_model_la_SOURCES = \
+	src/model/arch.c src/model/arch.h \
+	src/model/block.c src/model/block.h \
+	src/model/config.c src/model/config.h \
+	src/model/config_gguf.c \
+	src/model/config_hf.c \
+	src/model/layer.c src/model/layer.h \
+	src/model/lora.c src/model/lora.h \
+	src/model/model.c src/model/model.h \
+	src/model/readout.c src/model/readout.h

@@ -4,3 +4,6 @@ libzl_pipe_la_SOURCES =
 libzl_pipe_la_SOURCES += \
 	src/pipe/futex.c src/pipe/futex.h \
 	src/pipe/ring.c src/pipe/ring.h
+libzl_pipe_la_SOURCES += \
+	src/pipe/message.h \
+	src/pipe/stage.c src/pipe/stage.h

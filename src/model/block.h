@@ -1,0 +1,83 @@
+/*
+ * A block: a run of consecutive layers with their adapters, the look-ahead behind them, a readout and an optimizer: all that one
+ * stage needs to train by itself. Plain backpropagation is the block of all layers. Knows no rings and no other block.
+ *
+ *     x ── own layers ──▶ y (handed on) ── shadow layers ──▶ u ── map ──▶ z ── final norm, head ──▶ local loss
+ *
+ * Shadow layers are the model's next frozen layers with adapters of the block's own; they are scaffolding and never exported.
+ */
+#ifndef ZL_MODEL_BLOCK_H
+#define ZL_MODEL_BLOCK_H
+
+#include <stdbool.h>
+
+#include "model/layer.h"
+
+struct zl_block_spec {
+    uint32_t first, n_own; /* layers first .. first + n_own - 1 */
+    uint32_t n_shadow;     /* look-ahead behind them */
+    bool train;            /* false: forward only, activations are not kept */
+    bool has_loss;         /* false: nothing behind the own layers (a frozen block) */
+    const struct zl_lora_spec *lora; /* NULL: no adapters, or those of `adapter` */
+    const struct zl_adapter *adapter; /* start from these weights (own layers; the shadow starts from them too where it has the same layers) */
+    uint64_t seed;
+    const float *map_a, *map_b; /* z = A u + b, [d][d] and [d]; NULL: identity */
+    const int32_t *subset;      /* token ids that the local softmax runs over, ascending; NULL: all */
+    const int32_t *subset_index; /* [vocab] position in subset or -1 */
+    int64_t n_subset;
+    int64_t tokens;  /* the most tokens of a micro-batch */
+    int64_t longest; /* the longest sequence */
+};
+
+struct zl_optimizer {
+    float lr, beta1, beta2, eps, weight_decay, clip; /* clip 0: none */
+};
+
+struct zl_block {
+    struct zl_block_spec spec;
+    const struct zl_model *model;
+    struct zl_team team;
+    struct zl_lora own, shadow;
+    uint64_t n_own, n;  /* floats of the own adapters, of all */
+    float *w, *g, *m, *v; /* [n] weights, gradients, moments; g, m, v NULL when not training */
+    struct zl_acts *acts; /* [n_own + n_shadow layers]; the last one's y is u */
+    struct zl_work work;
+    float *rows[3];     /* [tokens][d]: u, z and normed rows at the labelled positions */
+    float *rstd, *loss; /* [tokens] */
+    int32_t *row_at, *target, *argmax; /* [tokens] */
+    float *dx;          /* [tokens][d] */
+    struct zl_arena state, activations;
+};
+
+/* Bytes that a block will take, without taking them. */
+struct zl_block_plan {
+    uint64_t state_bytes, activation_bytes, scratch_bytes;
+};
+int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
+                  struct zl_error *err);
+
+int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_block_spec *spec, int threads,
+                  struct zl_error *err);
+void zl_block_close(struct zl_block *b);
+
+/* Own layers on x [t][d]; x must stay until the block's backward is done. Returns y [t][d], valid until the next forward. */
+const float *zl_block_forward(struct zl_block *b, const struct zl_tokens *tok, const float *x);
+
+/* What follows zl_block_forward on the same tokens: look-ahead, readout, loss over the labelled positions; when the block trains and
+ * `backward`, gradients are added to g: d (weight * sum of losses) / d w. labels[t]: the id to be predicted at position t, or -1.
+ * Positions whose label is outside the subset are left out (and not counted). */
+struct zl_loss {
+    double sum;       /* nats */
+    uint64_t n, correct; /* labelled positions; those where the likeliest token is the label */
+};
+void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_t *labels, float weight, bool backward,
+                   struct zl_loss *out);
+
+/* Clip by the norm over the block's own and shadow gradients, AdamW step `step` (from 1), zero the gradients. Returns the norm before
+ * clipping; without a finite norm nothing is updated. */
+double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step);
+
+/* After two updates every A and B has seen a gradient. Name the first tensor that has not (its first moment is exactly zero), or "". */
+void zl_block_unmoved(const struct zl_block *b, char *name, size_t size);
+
+#endif

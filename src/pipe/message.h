@@ -1,0 +1,67 @@
+/*
+ * What travels through a ring: one micro-batch, as a descriptor followed by arrays at fixed offsets, so that a slot is one block of
+ * memory that any process can read. Written by the stage before, read-only to the stage behind it.
+ */
+#ifndef ZL_PIPE_MESSAGE_H
+#define ZL_PIPE_MESSAGE_H
+
+#include <stdint.h>
+
+#include "kernel/attention.h"
+
+enum zl_message_kind {
+    ZL_TRAIN, /* forward, local loss, backward; update on the last micro-batch of a step */
+    ZL_EVAL   /* forward only; the last stage measures the model's own loss */
+};
+
+struct zl_message {
+    uint32_t kind;
+    uint32_t last_of_step;
+    uint32_t n_tokens, n_seqs;
+    uint64_t step;  /* from 1 */
+    uint64_t micro; /* position in the run's list of micro-batches */
+    float weight;   /* of a summed loss: 1 / labelled tokens of the whole step */
+    float lr;
+};
+
+/* Offsets of the arrays behind the descriptor. */
+struct zl_message_layout {
+    uint64_t ids, labels, positions; /* int32 [tokens]; labels: the next token's id where it is trained, else -1 */
+    uint64_t seqs;                   /* struct zl_attn_seq [seqs] */
+    uint64_t hidden;                 /* float [tokens][d]; absent (0) in front of the first stage */
+    uint64_t bytes;
+};
+
+static inline struct zl_message_layout zl_message_layout(uint64_t tokens, uint64_t seqs, uint64_t d)
+{
+    struct zl_message_layout l;
+    uint64_t at = (sizeof(struct zl_message) + 63) / 64 * 64, ints = (tokens * 4 + 63) / 64 * 64;
+    l.ids = at;
+    l.labels = l.ids + ints;
+    l.positions = l.labels + ints;
+    l.seqs = l.positions + ints;
+    at = l.seqs + (seqs * sizeof(struct zl_attn_seq) + 63) / 64 * 64;
+    l.hidden = d ? at : 0;
+    l.bytes = at + tokens * d * sizeof(float);
+    return l;
+}
+
+static inline void *zl_message_at(struct zl_message *m, uint64_t offset)
+{
+    return (unsigned char *)m + offset;
+}
+
+/* What a stage tells the driver about a micro-batch. */
+struct zl_report {
+    uint32_t kind, stage;
+    uint32_t last_of_step;
+    uint32_t updated;     /* an optimizer step was made */
+    uint64_t step, micro;
+    double loss_sum;      /* local loss over n labelled tokens, nats */
+    uint64_t n, correct;
+    double grad_norm;     /* before clipping, on the last micro-batch of a step */
+    uint64_t busy_ns;     /* time computing this micro-batch */
+    char unmoved[96];     /* after step 2: a tensor whose gradient has been exactly zero, or empty */
+};
+
+#endif
