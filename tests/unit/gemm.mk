@@ -10,3 +10,9 @@ tests_unit_test_gemm_SOURCES = tests/unit/test-gemm.c tests/unit/test.h
 tests_unit_test_gemm_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_gemm_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_gemm_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
+
+# Speed by hand: tests/bench/bench-gemm
+check_PROGRAMS += tests/bench/bench-gemm
+tests_bench_bench_gemm_SOURCES = tests/bench/bench-gemm.c
+tests_bench_bench_gemm_CFLAGS = $(AM_CFLAGS) -Wno-conversion
+tests_bench_bench_gemm_LDADD = $(L_KERNEL)
