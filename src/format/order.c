@@ -1,8 +1,9 @@
 /*
- * The order of training: which examples each step and micro-batch holds, for the whole run, before it starts. Not a sampler with a
- * state: position p of the stream is a function of (seed, p), so a resumed run asks for position p again and gets the same
- * example. Invariant: the plan depends on the sizes of the examples and on the options, on nothing else. Called by the driver, the
- * planner (largest micro-batch) and the evaluation (shuffle off, one epoch).
+ * The order of training: which examples each step and micro-batch holds, for the whole run, before
+ * it starts. Not a sampler with a state: position p of the stream is a function of (seed, p), so a
+ * resumed run asks for position p again and gets the same example. Invariant: the plan depends on
+ * the sizes of the examples and on the options, on nothing else. Called by the driver, the planner
+ * (largest micro-batch) and the evaluation (shuffle off, one epoch).
  */
 #include "format/dataset.h"
 
@@ -29,13 +30,17 @@ static int grow(void **p, uint64_t n, uint64_t *capacity, size_t size, struct zl
     uint64_t want = *capacity ? *capacity * 2 : 64;
     void *q = want > SIZE_MAX / size ? NULL : realloc(*p, (size_t)want * size);
     if (!q)
-        return zl_fail(err, ZL_EMEMORY, "no memory for a plan of more than %" PRIu64 " steps or micro-batches; ask for fewer steps", n);
+        return zl_fail(err, ZL_EMEMORY,
+                       "no memory for a plan of more than %" PRIu64
+                       " steps or micro-batches; ask for fewer steps",
+                       n);
     *p = q;
     *capacity = want;
     return 0;
 }
 
-static int add_micro_batch(struct zl_data_order *o, uint64_t *capacity, const struct zl_micro_batch *m, struct zl_error *err)
+static int add_micro_batch(struct zl_data_order *o, uint64_t *capacity,
+                           const struct zl_micro_batch *m, struct zl_error *err)
 {
     int rc = grow((void **)&o->micro, o->n_micro, capacity, sizeof *o->micro, err);
     if (rc)
@@ -49,7 +54,8 @@ static int add_micro_batch(struct zl_data_order *o, uint64_t *capacity, const st
 }
 
 /* How many positions the run has; UINT64_MAX when it goes by steps. */
-static int positions(const struct zl_schedule_options *s, uint64_t n_examples, uint64_t *out, struct zl_error *err)
+static int positions(const struct zl_schedule_options *s, uint64_t n_examples, uint64_t *out,
+                     struct zl_error *err)
 {
     *out = UINT64_MAX;
     if (s->steps)
@@ -62,16 +68,19 @@ static int positions(const struct zl_schedule_options *s, uint64_t n_examples, u
     return 0;
 }
 
-static int check(const struct zl_dataset *d, const struct zl_schedule_options *s, struct zl_error *err)
+static int check(const struct zl_dataset *d, const struct zl_schedule_options *s,
+                 struct zl_error *err)
 {
     if (!d->n_examples)
         return zl_fail(err, ZL_EINPUT, "the data holds no examples");
     if (!s->batch_tokens || !s->micro_batch_tokens)
         return zl_fail(err, ZL_EUSAGE, "batch tokens and micro-batch tokens must be at least 1");
     if (s->batch_tokens > (uint64_t)1 << 40) /* a step that never fills would be planned for ever */
-        return zl_fail(err, ZL_EUSAGE, "batch tokens must be at most 2^40, not %" PRIu64, s->batch_tokens);
+        return zl_fail(err, ZL_EUSAGE, "batch tokens must be at most 2^40, not %" PRIu64,
+                       s->batch_tokens);
     if (s->micro_batch_tokens > INT32_MAX)
-        return zl_fail(err, ZL_EUSAGE, "micro-batch tokens must be at most %d, not %" PRIu64, INT32_MAX, s->micro_batch_tokens);
+        return zl_fail(err, ZL_EUSAGE, "micro-batch tokens must be at most %d, not %" PRIu64,
+                       INT32_MAX, s->micro_batch_tokens);
     uint64_t longest = 0;
     for (uint64_t i = 1; i < d->n_examples; i++)
         if (d->examples[i].n > d->examples[longest].n)
@@ -80,15 +89,17 @@ static int check(const struct zl_dataset *d, const struct zl_schedule_options *s
     if (e->n > s->micro_batch_tokens) {
         const char *file = e->file < d->n_files ? d->files[e->file] : "the data";
         return zl_fail(err, ZL_EUSAGE,
-                       "a micro-batch of %" PRIu64 " tokens cannot hold the longest example (%s line %" PRIu64
-                       ", %" PRIu32 " tokens): micro-batch tokens must be at least %" PRIu32 ", or the maximum length smaller",
+                       "a micro-batch of %" PRIu64
+                       " tokens cannot hold the longest example (%s line %" PRIu64 ", %" PRIu32
+                       " tokens): micro-batch tokens must be at least %" PRIu32
+                       ", or the maximum length smaller",
                        s->micro_batch_tokens, file, e->line, e->n, e->n);
     }
     return 0;
 }
 
-int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_options *s, struct zl_data_order *out,
-                       struct zl_error *err)
+int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_options *s,
+                       struct zl_data_order *out, struct zl_error *err)
 {
     struct zl_data_order o = {.n_examples = d->n_examples, .seed = s->seed, .shuffle = s->shuffle};
     uint64_t steps_capacity = 0, micro_capacity = 0, end = 0, p = 0;
@@ -120,10 +131,12 @@ int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_opti
             step.n_tokens += e->n;
             step.n_trained += e->n_trained;
         }
-        if (m.n && (rc = add_micro_batch(&o, &micro_capacity, &m, err))) /* the stream ended inside it */
+        if (m.n &&
+            (rc = add_micro_batch(&o, &micro_capacity, &m, err))) /* the stream ended inside it */
             goto out;
         if (p / d->n_examples > UINT32_MAX) {
-            rc = zl_fail(err, ZL_EUSAGE, "%" PRIu64 " steps go through the data more than 2^32 times", s->steps);
+            rc = zl_fail(err, ZL_EUSAGE,
+                         "%" PRIu64 " steps go through the data more than 2^32 times", s->steps);
             goto out;
         }
         step.n_micro = o.n_micro - step.first_micro;

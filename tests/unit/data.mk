@@ -4,3 +4,10 @@ tests_unit_test_order_SOURCES = tests/unit/test-order.c tests/unit/test.h
 tests_unit_test_order_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_order_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_order_LDADD = $(L_FORMAT) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-dataset
+TESTS += tests/unit/test-dataset
+tests_unit_test_dataset_SOURCES = tests/unit/test-dataset.c tests/unit/byte-tokenizer.c tests/unit/byte-tokenizer.h tests/unit/test.h
+tests_unit_test_dataset_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_dataset_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_dataset_LDADD = $(L_FORMAT) $(CMOCKA_LIBS)

@@ -1,4 +1,5 @@
-/* The order of training: a plan is a pure function of sizes and options, and covers every example once an epoch. */
+/* The order of training: a plan is a pure function of sizes and options, and covers every example
+ * once an epoch. */
 #include "tests/unit/test.h"
 
 #include "base/rng.h"
@@ -10,14 +11,16 @@ static struct zl_dataset examples(uint64_t n, uint32_t longest)
     struct zl_dataset d = {.n_examples = n, .examples = calloc(n, sizeof *d.examples)};
     for (uint64_t i = 0; i < n; i++) {
         uint32_t len = 2 + (uint32_t)(zl_random_u64(5, ZL_STREAM_TEST, 0, i) % (longest - 1));
-        d.examples[i] = (struct zl_example){.first = d.n_tokens, .n = len, .n_trained = len / 2, .line = i + 1};
+        d.examples[i] =
+            (struct zl_example){.first = d.n_tokens, .n = len, .n_trained = len / 2, .line = i + 1};
         d.n_tokens += len;
     }
     return d;
 }
 
 /* Sums and bounds that any plan must keep; the number of positions. */
-static uint64_t check_plan(const struct zl_dataset *d, const struct zl_schedule_options *s, const struct zl_data_order *o)
+static uint64_t check_plan(const struct zl_dataset *d, const struct zl_schedule_options *s,
+                           const struct zl_data_order *o)
 {
     uint64_t p = 0, micro = 0;
     for (uint64_t i = 0; i < o->n_steps; i++) {
@@ -60,8 +63,11 @@ static void an_epoch_holds_every_example_once(void **state)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         struct zl_dataset d = examples(sizes[k], 40);
         for (int shuffle = 0; shuffle < 2; shuffle++) {
-            struct zl_schedule_options s = {
-                .seed = 7, .batch_tokens = 200, .micro_batch_tokens = 64, .epochs = 3, .shuffle = shuffle};
+            struct zl_schedule_options s = {.seed = 7,
+                                            .batch_tokens = 200,
+                                            .micro_batch_tokens = 64,
+                                            .epochs = 3,
+                                            .shuffle = shuffle};
             struct zl_data_order o;
             struct zl_error err = {0};
             assert_int_equal(zl_data_order_plan(&d, &s, &o, &err), 0);
@@ -87,8 +93,10 @@ static void the_order_depends_on_seed_and_epoch_only(void **state)
 {
     (void)state;
     struct zl_dataset d = examples(500, 30);
-    struct zl_schedule_options s = {.seed = 1, .batch_tokens = 100, .micro_batch_tokens = 50, .epochs = 2, .shuffle = true};
-    struct zl_schedule_options wide = {.seed = 1, .batch_tokens = 999, .micro_batch_tokens = 333, .steps = 3, .shuffle = true};
+    struct zl_schedule_options s = {
+        .seed = 1, .batch_tokens = 100, .micro_batch_tokens = 50, .epochs = 2, .shuffle = true};
+    struct zl_schedule_options wide = {
+        .seed = 1, .batch_tokens = 999, .micro_batch_tokens = 333, .steps = 3, .shuffle = true};
     struct zl_schedule_options other = s;
     other.seed = 2;
     struct zl_data_order a, b, c, w;
@@ -106,7 +114,8 @@ static void the_order_depends_on_seed_and_epoch_only(void **state)
         same_seed += zl_data_order_example(&a, p) == zl_data_order_example(&c, p);
         same_epoch += zl_data_order_example(&a, p) == zl_data_order_example(&a, p + 500);
     }
-    print_message("positions equal by chance: %d (other seed), %d (next epoch), bound 10\n", (int)same_seed, (int)same_epoch);
+    print_message("positions equal by chance: %d (other seed), %d (next epoch), bound 10\n",
+                  (int)same_seed, (int)same_epoch);
     assert_true(same_seed < 10 && same_epoch < 10);
     zl_data_order_free(&a);
     zl_data_order_free(&b);
@@ -119,7 +128,8 @@ static void steps_run_on_into_the_next_epoch(void **state)
 {
     (void)state;
     struct zl_dataset d = examples(10, 20);
-    struct zl_schedule_options s = {.seed = 3, .batch_tokens = 64, .micro_batch_tokens = 32, .steps = 50, .shuffle = true};
+    struct zl_schedule_options s = {
+        .seed = 3, .batch_tokens = 64, .micro_batch_tokens = 32, .steps = 50, .shuffle = true};
     struct zl_data_order o;
     struct zl_error err = {0};
     assert_int_equal(zl_data_order_plan(&d, &s, &o, &err), 0);
@@ -139,7 +149,8 @@ static void a_shorter_run_is_the_beginning_of_a_longer_one(void **state)
 {
     (void)state;
     struct zl_dataset d = examples(30, 25);
-    struct zl_schedule_options s = {.seed = 9, .batch_tokens = 70, .micro_batch_tokens = 30, .steps = 20, .shuffle = true};
+    struct zl_schedule_options s = {
+        .seed = 9, .batch_tokens = 70, .micro_batch_tokens = 30, .steps = 20, .shuffle = true};
     struct zl_data_order a, b;
     struct zl_error err = {0};
     assert_int_equal(zl_data_order_plan(&d, &s, &a, &err), 0);
@@ -155,7 +166,8 @@ static void a_shorter_run_is_the_beginning_of_a_longer_one(void **state)
 static void one_long_example_is_a_step_of_its_own(void **state)
 {
     (void)state;
-    struct zl_example e[3] = {{.n = 4, .n_trained = 1}, {.n = 50, .n_trained = 9}, {.n = 4, .n_trained = 1}};
+    struct zl_example e[3] = {
+        {.n = 4, .n_trained = 1}, {.n = 50, .n_trained = 9}, {.n = 4, .n_trained = 1}};
     struct zl_dataset d = {.examples = e, .n_examples = 3};
     struct zl_schedule_options s = {.batch_tokens = 10, .micro_batch_tokens = 50, .epochs = 1};
     struct zl_data_order o;
@@ -171,7 +183,8 @@ static void an_example_beyond_the_micro_batch_names_the_smallest_that_fits(void 
 {
     (void)state;
     char *file = (char[]){"rows.jsonl"};
-    struct zl_example e[2] = {{.n = 4, .n_trained = 1, .line = 1}, {.n = 123, .n_trained = 9, .line = 8}};
+    struct zl_example e[2] = {{.n = 4, .n_trained = 1, .line = 1},
+                              {.n = 123, .n_trained = 9, .line = 8}};
     struct zl_dataset d = {.examples = e, .n_examples = 2, .files = &file, .n_files = 1};
     struct zl_schedule_options s = {.batch_tokens = 1000, .micro_batch_tokens = 100, .epochs = 1};
     struct zl_data_order o;
@@ -203,7 +216,8 @@ static void options_that_make_no_run_are_usage_errors(void **state)
         assert_int_equal(zl_data_order_plan(&d, &bad[i], &o, &err), ZL_EUSAGE);
         assert_true(strlen(err.text) > 0);
     }
-    const struct zl_schedule_options good = {.batch_tokens = 1ull << 40, .micro_batch_tokens = 8, .epochs = 5};
+    const struct zl_schedule_options good = {
+        .batch_tokens = 1ull << 40, .micro_batch_tokens = 8, .epochs = 5};
     struct zl_error err = {0};
     assert_int_equal(zl_data_order_plan(&none, &good, &o, &err), ZL_EINPUT);
     err.code = 0;
