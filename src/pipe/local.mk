@@ -6,4 +6,6 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/ring.c src/pipe/ring.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/message.h \
+	src/pipe/partition.c src/pipe/partition.h \
+	src/pipe/pipeline.c src/pipe/pipeline.h \
 	src/pipe/stage.c src/pipe/stage.h

@@ -1,0 +1,42 @@
+/*
+ * The cut of a model into stages: which layers each stage owns, how far it looks ahead, which readout stands behind that.
+ */
+#ifndef ZL_PIPE_PARTITION_H
+#define ZL_PIPE_PARTITION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define ZL_STAGES_MAX 64
+
+enum zl_readout_kind { ZL_READOUT_LENS, ZL_READOUT_RIDGE, ZL_READOUT_SHADOW };
+
+struct zl_cut {
+    uint32_t first, n_own, n_shadow;
+    bool frozen; /* forward only */
+    bool map;    /* a ridge map stands between the landing layer and the final norm */
+};
+
+struct zl_partition {
+    uint32_t layers, n;
+    struct zl_cut cut[ZL_STAGES_MAX];
+};
+
+struct zl_partition_request {
+    uint32_t layers, stages;
+    enum zl_readout_kind readout;
+    uint32_t look_ahead;    /* shadow only; 0: a third of the layers, at least 1 */
+    const uint64_t *bounds; /* first layer of each stage (bounds[0] == 0), or NULL */
+    bool equal;             /* equal blocks, floor(k L / K), whatever the readout */
+    const uint64_t *freeze; /* indices of frozen stages */
+    uint32_t n_freeze;
+};
+
+/* Without bounds: with a look-ahead of j layers every stage but the last gets (L - j) / K layers (at least 1) and the last the rest, so that
+ * layers computed (own and look-ahead) are balanced and the last block, whose gradient is exact, is the largest; without look-ahead equal blocks.
+ * Look-ahead that reaches the last layer needs no map. ZL_EUSAGE with the sentence when the request does not fit the model. */
+int zl_partition_make(const struct zl_partition_request *r, struct zl_partition *p, struct zl_error *err);
+
+#endif

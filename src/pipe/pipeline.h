@@ -1,0 +1,63 @@
+/*
+ * A pipeline: the stages of a partition, the rings between them in one shared-memory segment, and the way in and out. The driver
+ * puts micro-batches in at the front and takes reports out; it is the only one that talks to the stages.
+ */
+#ifndef ZL_PIPE_PIPELINE_H
+#define ZL_PIPE_PIPELINE_H
+
+#include "pipe/partition.h"
+#include "pipe/segment.h"
+#include "pipe/stage.h"
+
+struct zl_pipeline_options {
+    const struct zl_lora_spec *lora;
+    const struct zl_adapter *adapter;  /* start from it; NULL: B = 0 */
+    const float *const *map_a, *const *map_b; /* [stages]; entries NULL where the cut has no map */
+    const int32_t *subset, *subset_index; /* of the local heads; NULL: the whole vocabulary. The last stage's is always whole. */
+    int64_t n_subset;
+    uint64_t seed;
+    int64_t tokens, seqs, longest;     /* the largest micro-batch */
+    uint32_t ring_depth;               /* slots between two stages, >= 1 */
+    struct zl_optimizer optimizer;
+    const struct zl_core_group *groups; /* [stages] */
+};
+
+struct zl_pipeline {
+    const struct zl_model *model;
+    uint32_t n;
+    struct zl_stage *stage; /* [n] */
+    struct zl_segment segment;
+    struct zl_ring *feed;
+    struct zl_message_layout feed_layout;
+};
+
+struct zl_pipeline_plan {
+    struct zl_block_plan block[ZL_STAGES_MAX];
+    uint64_t ring_bytes, total_bytes;
+};
+int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, const struct zl_pipeline_options *o,
+                     struct zl_pipeline_plan *plan, struct zl_error *err);
+
+/* Allocate everything. note [256]: a sentence when the segment could not be a named one. */
+int zl_pipeline_open(struct zl_pipeline *l, const struct zl_model *m, const struct zl_partition *p,
+                     const struct zl_pipeline_options *o, char note[256], struct zl_error *err);
+int zl_pipeline_start(struct zl_pipeline *l, struct zl_error *err);
+
+/* A free slot at the front, or NULL after timeout_ns or when a stage is gone. Fill it (kind, step, weight, lr, arrays), then send. */
+struct zl_message *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns);
+void zl_pipeline_send(struct zl_pipeline *l);
+
+/* The next report of any stage: true and *out. Waits at most timeout_ns for one of the last stage. */
+bool zl_pipeline_report(struct zl_pipeline *l, int64_t timeout_ns, struct zl_report *out);
+/* All stages have ended and all reports are taken. */
+bool zl_pipeline_done(const struct zl_pipeline *l);
+
+void zl_pipeline_finish(struct zl_pipeline *l); /* nothing more comes: drain */
+void zl_pipeline_abort(struct zl_pipeline *l);  /* stop at once */
+void zl_pipeline_join(struct zl_pipeline *l);
+void zl_pipeline_close(struct zl_pipeline *l);
+
+/* Seconds that all stages together waited for input and for space. */
+double zl_pipeline_wait_seconds(const struct zl_pipeline *l);
+
+#endif

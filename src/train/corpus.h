@@ -1,0 +1,38 @@
+/*
+ * What a run reads before it starts: base model, tokenizer, training and held-out data, and the order in which examples are
+ * taken. Read-only afterwards.
+ */
+#ifndef ZL_TRAIN_CORPUS_H
+#define ZL_TRAIN_CORPUS_H
+
+#include "format/dataset.h"
+#include "model/model.h"
+#include "pipe/message.h"
+
+struct zl_corpus {
+    struct zl_model model;
+    struct zl_tokenizer *tokenizer;
+    struct zl_dataset train, held_out; /* held_out.n_examples == 0: none */
+};
+
+struct zl_corpus_request {
+    const char *model;
+    const char *const *data;
+    size_t n_data;
+    const char *held_out_file; /* NULL: none */
+    double held_out_share;     /* 0: none; of the training examples */
+    uint64_t max_length, seed;
+    bool quiet;                /* no data report */
+};
+int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err);
+void zl_corpus_close(struct zl_corpus *c);
+
+/* Fill a message with micro-batch i of the order: ids, labels, positions, sequences, counts. The slot has room for it. */
+void zl_corpus_fill(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t i, const struct zl_message_layout *l,
+                    struct zl_message *m);
+
+/* The token ids that occur in the data, ascending (malloc'd), and the inverse [vocab] with -1 elsewhere. */
+int zl_corpus_vocabulary(const struct zl_dataset *d, uint32_t vocab, int32_t **ids, int64_t *n, int32_t **index,
+                         struct zl_error *err);
+
+#endif
