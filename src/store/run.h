@@ -1,0 +1,39 @@
+/*
+ * A run's folder: who holds it, and what lies in it.
+ *
+ *     adapter/        PEFT: adapter_config.json, adapter_model.safetensors; appears whole
+ *     metrics.jsonl   one object a step or evaluation, appended
+ *     config.yaml     the options of the run, as `zerolock train --config` reads them
+ *     run.json        what was made of them: model, data, cut, adapter, versions
+ *     lock            held by flock(2) while a run is alive: two runs never share a folder
+ */
+#ifndef ZL_STORE_RUN_H
+#define ZL_STORE_RUN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+struct zl_run {
+    char *dir;
+    int lock; /* descriptor; -1: none */
+    FILE *metrics;
+};
+
+/* Make the folder and take its lock. A folder that holds another run's results is refused unless `force`; then its metrics are
+ * started anew (the old adapter stays until the new one replaces it). */
+int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *err);
+void zl_run_close(struct zl_run *r);
+
+/* Path of something in the folder, malloc'd. */
+char *zl_run_path(const struct zl_run *r, const char *name);
+
+/* Append one object as a line and flush it. Takes the reference. */
+int zl_run_metric(struct zl_run *r, json_t *object, struct zl_error *err);
+
+int zl_run_write_text(const struct zl_run *r, const char *name, const char *text, struct zl_error *err);
+int zl_run_write_json(const struct zl_run *r, const char *name, json_t *object, struct zl_error *err);
+
+#endif
