@@ -1,0 +1,62 @@
+/* Fitting the ridge maps of a partition: see readouts.h. */
+#include "train/readouts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The first micro-batches of the order, until about 8 d tokens or the first epoch's end. */
+static size_t count_samples(const struct zl_corpus *c, const struct zl_data_order *o, uint64_t *tokens)
+{
+    size_t n = 0;
+    *tokens = 0;
+    while (n < o->n_micro && *tokens < 8 * (uint64_t)c->model.config.d && o->micro[n].first < o->n_examples)
+        *tokens += o->micro[n++].n_tokens;
+    return n;
+}
+
+int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, const struct zl_partition *p, int threads,
+                    struct zl_readouts *out, struct zl_error *err)
+{
+    struct zl_map maps[ZL_STAGES_MAX];
+    uint32_t n = 0, stage_of[ZL_STAGES_MAX];
+    *out = (struct zl_readouts){0};
+    for (uint32_t k = 0; k < p->n; k++)
+        if (p->cut[k].map) {
+            maps[n] = (struct zl_map){.landing = p->cut[k].first + p->cut[k].n_own + p->cut[k].n_shadow};
+            stage_of[n++] = k;
+        }
+    if (n == 0)
+        return 0;
+    const size_t n_samples = count_samples(c, o, &out->tokens);
+    const struct zl_message_layout l = zl_message_layout(o->largest_micro_tokens, o->largest_micro_examples, 0);
+    const uint64_t each = (l.bytes + 63) / 64 * 64;
+    struct zl_sample *samples = calloc(n_samples + 1, sizeof *samples);
+    unsigned char *memory = aligned_alloc(64, (n_samples + 1) * each);
+    int rc = samples && memory ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
+    for (size_t i = 0; !rc && i < n_samples; i++) {
+        struct zl_message *m = (struct zl_message *)(void *)(memory + i * each);
+        zl_corpus_fill(&c->train, o, i, &l, m);
+        samples[i].ids = zl_message_at(m, l.ids);
+        samples[i].tok = (struct zl_tokens){.t = m->n_tokens,
+                                            .positions = zl_message_at(m, l.positions),
+                                            .n_seqs = (int)m->n_seqs,
+                                            .seqs = zl_message_at(m, l.seqs)};
+    }
+    if (!rc)
+        rc = zl_readout_fit(&c->model, threads, samples, n_samples, o->largest_micro_tokens, c->train.report.longest, maps, n,
+                            err);
+    for (uint32_t i = 0; i < n; i++) {
+        out->map[stage_of[i]] = maps[i];
+        out->a[stage_of[i]] = maps[i].a;
+        out->b[stage_of[i]] = maps[i].b;
+    }
+    free(samples);
+    free(memory);
+    return rc;
+}
+
+void zl_readouts_free(struct zl_readouts *r)
+{
+    for (uint32_t k = 0; k < ZL_STAGES_MAX; k++)
+        zl_map_free(&r->map[k]);
+}

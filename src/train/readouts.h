@@ -1,0 +1,19 @@
+/* The readouts of a partition: fits the ridge maps that its cuts ask for on the run's own data, before the first step. */
+#ifndef ZL_TRAIN_READOUTS_H
+#define ZL_TRAIN_READOUTS_H
+
+#include "model/readout.h"
+#include "pipe/partition.h"
+#include "train/corpus.h"
+
+struct zl_readouts {
+    struct zl_map map[ZL_STAGES_MAX];
+    const float *a[ZL_STAGES_MAX], *b[ZL_STAGES_MAX]; /* by stage; NULL where the cut has no map */
+    uint64_t tokens;                                  /* that the fit has seen */
+};
+
+int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, const struct zl_partition *p, int threads,
+                    struct zl_readouts *out, struct zl_error *err);
+void zl_readouts_free(struct zl_readouts *r);
+
+#endif
