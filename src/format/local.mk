@@ -7,3 +7,13 @@ libzl_format_la_SOURCES += \
 	src/format/jsonl.c src/format/jsonl.h \
 	src/format/lines.c src/format/lines.h \
 	src/format/order.c
+libzl_format_la_SOURCES += \
+	src/format/gguf.c src/format/gguf.h src/format/gguf_impl.h \
+	src/format/gguf_meta.c \
+	src/format/gguf_types.c src/format/gguf_types.h \
+	src/format/guard.c \
+	src/format/json_walk.c src/format/json_walk.h \
+	src/format/quote.c src/format/quote.h \
+	src/format/safetensors.c \
+	src/format/safetensors_dir.c \
+	src/format/tensors.c src/format/tensors.h src/format/tensors_impl.h
