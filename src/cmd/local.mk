@@ -1,1 +1,16 @@
-# one file a subcommand
+# The command line: tables and parsing as a library of its own, so that tests link it; one file a subcommand.
+noinst_LTLIBRARIES += libzl_cmd.la
+libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
+libzl_cmd_la_SOURCES = \
+	src/cmd/commands.h \
+	src/cmd/config.c \
+	src/cmd/eval_options.c \
+	src/cmd/generate_options.c \
+	src/cmd/help.c \
+	src/cmd/inspect_options.c \
+	src/cmd/option_value.c \
+	src/cmd/options.c src/cmd/options.h \
+	src/cmd/suggest.c \
+	src/cmd/train_options.c \
+	src/cmd/train_settle.c
+L_CMD = libzl_cmd.la $(YAML_LIBS) $(L_BASE)

@@ -1,0 +1,33 @@
+/* The subcommands: their tables, what follows from their options together, and the functions that main calls. */
+#ifndef ZL_CMD_COMMANDS_H
+#define ZL_CMD_COMMANDS_H
+
+#include "cmd/options.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+#include "train/options.h"
+
+extern const struct zl_command zl_train_command, zl_eval_command, zl_generate_command, zl_inspect_command;
+
+/* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
+ * this run. Values that follow from other values (stages from bounds) are filled in. */
+int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err);
+void zl_eval_options_settle(const struct zl_eval_options *o);
+void zl_generate_options_settle(const struct zl_generate_options *o);
+
+struct zl_inspect_options {
+    struct zl_strings what; /* one model or adapter; or "data" and files */
+    const char *tokenizer;
+    uint64_t examples, max_length;
+    bool tensors, metadata, json, quiet;
+    struct zl_given given;
+};
+int zl_inspect_options_settle(const struct zl_inspect_options *o, struct zl_error *err);
+
+/* Each runs its command with argv[0] = the command's name and returns the exit status. */
+int zl_cmd_train(int argc, char **argv);
+int zl_cmd_eval(int argc, char **argv);
+int zl_cmd_generate(int argc, char **argv);
+int zl_cmd_inspect(int argc, char **argv);
+
+#endif

@@ -1,0 +1,148 @@
+/*
+ * What the options of `zerolock train` mean together: presets, contradictions, values that follow from others, and notes about
+ * options that change nothing in this run. Invariant: after it the options can be believed as they stand.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cmd/commands.h"
+
+typedef unsigned long long ull;
+
+/* What a preset says, as the user would. */
+static const struct {
+    enum zl_preset preset;
+    const char *name, *value;
+} preset_values[] = {
+    {ZL_PRESET_PAPER, "readout", "lens"},
+    {ZL_PRESET_PAPER, "local-vocabulary", "full"},
+    {ZL_PRESET_PAPER, "rank", "4"},
+    {ZL_PRESET_PAPER, "alpha", "16"},
+    {ZL_PRESET_PAPER, "targets", "q_proj,v_proj"},
+};
+
+static const struct zl_option *find(const char *name)
+{
+    return zl_option_find(&zl_train_command, name, strlen(name));
+}
+
+static int apply_preset(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
+{
+    for (size_t i = 0; i < sizeof preset_values / sizeof preset_values[0]; i++) {
+        const struct zl_option *option = find(preset_values[i].name);
+        if (preset_values[i].preset != o->preset || o->given.at[option->offset])
+            continue;
+        int rc = zl_option_set(option, preset_values[i].value, option->name, o, m, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int check_bounds(struct zl_train_options *o, struct zl_error *err)
+{
+    const struct zl_numbers *b = &o->bounds;
+    if (!b->n)
+        return 0;
+    if (ZL_GIVEN(o, stages) && o->stages != b->n)
+        return zl_fail(err, ZL_EUSAGE, "--bounds lists %zu stages, but --stages says %llu", b->n, (ull)o->stages);
+    if (b->n > 64)
+        return zl_fail(err, ZL_EUSAGE, "--bounds lists %zu stages, but 64 are the most", b->n);
+    if (b->v[0] != 0)
+        return zl_fail(err, ZL_EUSAGE, "--bounds begins with layer %llu, but the first stage begins with layer 0", (ull)b->v[0]);
+    for (size_t i = 1; i < b->n; i++)
+        if (b->v[i] <= b->v[i - 1])
+            return zl_fail(err, ZL_EUSAGE, "--bounds goes from %llu to %llu, but each stage begins after the one before",
+                           (ull)b->v[i - 1], (ull)b->v[i]);
+    o->stages = b->n;
+    return 0;
+}
+
+static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
+{
+    uint64_t frozen = 0;
+    for (size_t i = 0; i < o->freeze.n; i++) {
+        if (o->freeze.v[i] >= o->stages)
+            return zl_fail(err, ZL_EUSAGE, "--freeze names stage %llu, but there are %llu stages, counted from 0",
+                           (ull)o->freeze.v[i], (ull)o->stages);
+        frozen |= UINT64_C(1) << o->freeze.v[i];
+    }
+    if ((uint64_t)__builtin_popcountll(frozen) == o->stages)
+        return zl_fail(err, ZL_EUSAGE, "--freeze names every stage, so nothing would train");
+    return 0;
+}
+
+/* The sizes that hold one another: example <= micro-batch <= step. What the user gave is not changed: a contradiction is an error;
+ * a default gives way, and where that changes what is trained it is said. */
+static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
+{
+    if (o->micro_batch_tokens > o->batch_tokens) {
+        if (ZL_GIVEN(o, micro_batch_tokens))
+            return zl_fail(err, ZL_EUSAGE, "--micro-batch-tokens %llu is more than the %llu of --batch-tokens",
+                           (ull)o->micro_batch_tokens, (ull)o->batch_tokens);
+        o->micro_batch_tokens = o->batch_tokens;
+    }
+    if (o->max_length <= o->micro_batch_tokens)
+        return 0;
+    if (ZL_GIVEN(o, max_length))
+        return zl_fail(err, ZL_EUSAGE, "--max-length %llu does not fit in a micro-batch of %llu tokens (--micro-batch-tokens)",
+                       (ull)o->max_length, (ull)o->micro_batch_tokens);
+    zl_note("examples are cut at %llu tokens, what a micro-batch holds", (ull)o->micro_batch_tokens);
+    o->max_length = o->micro_batch_tokens;
+    return 0;
+}
+
+/* Options that change nothing in a run of this kind. */
+enum { WITH_BP, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, CASES };
+
+static const struct {
+    const char *because;
+    const char *names[8];
+} without_effect[CASES] = {
+    [WITH_BP] = {"with --schedule bp",
+                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth"}},
+    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "ring-depth"}},
+    [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
+    [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
+};
+
+static void note_without_effect(const struct zl_train_options *o)
+{
+    bool bp = o->schedule == ZL_SCHEDULE_BP, one = !bp && o->stages == 1;
+    const bool holds[CASES] = {
+        [WITH_BP] = bp,
+        [WITH_ONE_STAGE] = one,
+        [WITHOUT_SHADOW] = !bp && !one && o->readout != ZL_READOUT_SHADOW,
+        [WITHOUT_EVALUATION] = !o->eval_data && !(o->eval_split > 0),
+    };
+    for (int i = 0; i < CASES; i++)
+        for (const char *const *name = without_effect[i].names; holds[i] && *name; name++)
+            if (o->given.at[find(*name)->offset])
+                zl_note("--%s has no effect %s", *name, without_effect[i].because);
+}
+
+int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
+{
+    if (ZL_GIVEN(o, steps) && ZL_GIVEN(o, epochs))
+        return zl_fail(err, ZL_EUSAGE, "--steps and --epochs both say how long to train; give one of them");
+    if (ZL_GIVEN(o, eval_data) && ZL_GIVEN(o, eval_split))
+        return zl_fail(err, ZL_EUSAGE, "--eval-data and --eval-split both choose the held-out rows; give one of them");
+    int rc = settle_sizes(o, err);
+    if (rc == 0)
+        rc = apply_preset(o, m, err);
+    if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)
+        rc = check_bounds(o, err);
+    if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)
+        rc = check_freeze(o, err);
+    if (rc)
+        return rc;
+    note_without_effect(o);
+    if (o->schedule == ZL_SCHEDULE_BP) {
+        o->stages = 1;
+        o->bounds = (struct zl_numbers){0};
+        o->freeze = (struct zl_numbers){0};
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+/*
+ * What a training run is asked to do, as plain fields. `zerolock train` fills it from its table (src/cmd/train_options.c holds
+ * names, defaults, ranges and help); whoever embeds the library fills it alone. Nothing here parses or prints.
+ */
+#ifndef ZL_TRAIN_OPTIONS_H
+#define ZL_TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/values.h"
+
+enum zl_schedule_kind { ZL_SCHEDULE_BP, ZL_SCHEDULE_ZEROLOCK };
+enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
+enum zl_readout_kind { ZL_READOUT_LENS, ZL_READOUT_RIDGE, ZL_READOUT_SHADOW };
+enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
+enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
+
+struct zl_train_options {
+    /* what, from where, to where */
+    const char *model;      /* Hugging Face folder or GGUF file */
+    struct zl_strings data; /* one file or more */
+    const char *output;     /* the run's folder */
+    const char *eval_data;  /* NULL: none */
+    double eval_split;      /* 0: none; share of the examples that is held out */
+    uint64_t eval_every;    /* steps; 0: before the first and after the last step only */
+    const char *init_adapter; /* PEFT folder to start from; NULL: B = 0 */
+    bool force;             /* an existing run in `output` may be overwritten */
+
+    /* how much */
+    uint64_t steps; /* 0: by epochs */
+    double epochs;
+    uint64_t batch_tokens, micro_batch_tokens, max_length;
+
+    /* schedule */
+    enum zl_schedule_kind schedule;
+    uint64_t stages;
+    struct zl_numbers bounds; /* first layer of each stage; n == 0: chosen by the planner */
+    struct zl_numbers freeze; /* stages that keep their adapters as they are; n == 0: none */
+    enum zl_readout_kind readout;
+    uint64_t look_ahead; /* layers; 0: a third of the model's */
+    enum zl_local_vocabulary local_vocabulary;
+    uint64_t ring_depth;   /* micro-batches */
+    enum zl_preset preset; /* PAPER: beside the fields, equal stages and A ~ N(0, 0.01^2) */
+
+    /* adapter */
+    uint64_t rank;
+    double alpha;
+    struct zl_strings targets; /* "q_proj", …; n == 0: every linear projection of attention and MLP */
+
+    /* optimizer */
+    double lr;
+    enum zl_lr_schedule lr_schedule;
+    double warmup; /* share of the steps */
+    double weight_decay, beta1, beta2, adam_eps;
+    double clip; /* largest norm of a block's gradient; 0: no clipping */
+
+    /* machine */
+    uint64_t seed;
+    uint64_t threads; /* 0: all usable cores */
+    bool quiet;
+
+    const char *configuration; /* these options as a YAML text for the run's folder, or NULL */
+    struct zl_given given;
+};
+
+#endif
