@@ -1,7 +1,7 @@
 /*
  * The small operations around the matrix products, each forward and backward, on row-major float32 activations. T = tokens of a
  * micro-batch. Rows are divided over the team; a row is computed by one thread. For each there is a plain-C reference
- * in double, `<name>_ref` with the same arguments less the team, declared in kernel/reference.h.
+ * in double, `<name>_ref` with the same arguments less the team and double for float, declared in kernel/reference.h.
  */
 #ifndef ZL_KERNEL_OPS_H
 #define ZL_KERNEL_OPS_H
