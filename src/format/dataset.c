@@ -15,33 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/grow.h"
 #include "format/jsonl.h"
 
 /* ---- growing ---- */
 
-static int grow(void **p, uint64_t need, uint64_t *capacity, size_t size, struct zl_error *err)
-{
-    if (need <= *capacity)
-        return 0;
-    uint64_t want = *capacity ? *capacity : 256;
-    while (want < need)
-        want *= 2;
-    void *q = want > SIZE_MAX / size ? NULL : realloc(*p, (size_t)want * size);
-    if (!q)
-        return zl_fail(err, ZL_EMEMORY,
-                       "no memory for %" PRIu64 " tokens or examples of training data", want);
-    *p = q;
-    *capacity = want;
-    return 0;
-}
-
 /* tokens and trained share one capacity: the second array must follow when the first has grown. */
 static int grow_tokens(struct zl_data_builder *b, uint64_t need, struct zl_error *err)
 {
+    static const char tokens[] = "tokens of training data";
     uint64_t capacity = b->tokens_capacity;
-    int rc = grow((void **)&b->d->tokens, need, &capacity, sizeof *b->d->tokens, err);
+    int rc =
+        zl_array_grow((void **)&b->d->tokens, need, &capacity, sizeof *b->d->tokens, tokens, err);
     if (!rc)
-        rc = grow((void **)&b->d->trained, need, &b->tokens_capacity, sizeof *b->d->trained, err);
+        rc = zl_array_grow((void **)&b->d->trained, need, &b->tokens_capacity,
+                           sizeof *b->d->trained, tokens, err);
     return rc;
 }
 
@@ -110,8 +98,8 @@ int zl_data_append(struct zl_data_builder *b, const int32_t *ids, const uint8_t 
     }
     int rc = grow_tokens(b, d->n_tokens + kept, err);
     if (!rc)
-        rc = grow((void **)&d->examples, d->n_examples + 1, &b->examples_capacity,
-                  sizeof *d->examples, err);
+        rc = zl_array_grow((void **)&d->examples, d->n_examples + 1, &b->examples_capacity,
+                           sizeof *d->examples, "examples of training data", err);
     if (rc)
         return rc;
     struct zl_example e = {.first = d->n_tokens,
@@ -170,6 +158,12 @@ static bool named(const char *path, const char *suffix)
 
 enum content { CONTENT_EMPTY, CONTENT_JSONL, CONTENT_TEXT };
 
+static int nul_byte(const struct zl_lines *l, uint64_t at, struct zl_error *err)
+{
+    return zl_fail(err, ZL_EINPUT, "%s: byte %" PRIu64 ": a NUL byte, expected UTF-8 text", l->path,
+                   at);
+}
+
 static int sniff(struct zl_lines *l, enum content *out, struct zl_error *err)
 {
     const char *text;
@@ -203,7 +197,8 @@ static int sniff(struct zl_lines *l, enum content *out, struct zl_error *err)
                        l->path, l->start_offset + i, (unsigned)(unsigned char)first);
     else
         *out = CONTENT_TEXT;
-    return 0;
+    const char *nul = *out == CONTENT_TEXT ? memchr(text, 0, len) : NULL;
+    return nul ? nul_byte(l, l->start_offset + (uint64_t)(nul - text), err) : 0;
 }
 
 static int load_rows(struct zl_data_builder *b, struct zl_lines *l, struct zl_error *err)
@@ -226,8 +221,11 @@ static int load_text(struct zl_data_builder *b, struct zl_lines *l, struct zl_er
         return rc;
     const char *nul = memchr(l->text, 0, l->len);
     if (nul)
-        return zl_fail(err, ZL_EINPUT, "%s: byte %" PRIu64 ": a NUL byte, expected UTF-8 text",
-                       l->path, l->offset + (uint64_t)(nul - l->text));
+        return nul_byte(l, l->offset + (uint64_t)(nul - l->text), err);
+    /* ids grow in the tokenizer: a token is rarely shorter than two bytes of a large text */
+    rc = zl_array_check(l->len / 2, sizeof *b->ids.id, "tokens of one text", err);
+    if (rc)
+        return rc;
     struct zl_error inner = {0};
     b->ids.n = 0;
     rc = zl_data_encode_start(b, l->text, l->len, b->o->add_bos_eos, &inner);

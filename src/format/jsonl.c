@@ -125,7 +125,8 @@ void zl_jsonl_printable(char *text)
         size_t n = *p < 0x80 ? 1 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : 4, k = 1;
         while (k < n && (p[k] & 0xC0) == 0x80)
             k++;
-        if (k < n || *p < ' ' || *p == 127)
+        bool lone = *p >= 0x80 && *p < 0xC0, c1 = *p == 0xC2 && p[1] < 0xA0;
+        if (k < n || lone || c1 || *p < ' ' || *p == 127)
             memset(p, '?', k);
         p += k;
     }

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/grow.h"
+
 enum { FIRST_CAPACITY = 1 << 16 };
 
 /* Read more behind buffer[end): moves what is pending to the front, grows the buffer when it is
@@ -28,6 +30,11 @@ static int fill(struct zl_lines *l, uint64_t limit, struct zl_error *err)
         uint64_t want = l->capacity ? (uint64_t)l->capacity * 2 : FIRST_CAPACITY;
         if (want > limit + 1)
             want = limit + 1;
+        int rc = zl_array_check(want - l->capacity, 1, "bytes of text", err);
+        if (rc) {
+            zl_fail_prefix(err, "%s", l->path);
+            return rc;
+        }
         char *b = want > l->capacity ? realloc(l->buffer, (size_t)want) : NULL;
         if (!b)
             return zl_fail(err, ZL_EMEMORY, "%s: no memory for a buffer of %" PRIu64 " bytes",

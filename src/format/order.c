@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "format/grow.h"
 
 uint64_t zl_data_order_example(const struct zl_data_order *o, uint64_t position)
 {
@@ -22,27 +23,11 @@ uint64_t zl_data_order_example(const struct zl_data_order *o, uint64_t position)
     return zl_random_permute(o->seed, ZL_STREAM_SHUFFLE, (uint32_t)epoch, o->n_examples, i);
 }
 
-/* Make room for one more element of `size` bytes: doubles. */
-static int grow(void **p, uint64_t n, uint64_t *capacity, size_t size, struct zl_error *err)
-{
-    if (n < *capacity)
-        return 0;
-    uint64_t want = *capacity ? *capacity * 2 : 64;
-    void *q = want > SIZE_MAX / size ? NULL : realloc(*p, (size_t)want * size);
-    if (!q)
-        return zl_fail(err, ZL_EMEMORY,
-                       "no memory for a plan of more than %" PRIu64
-                       " steps or micro-batches; ask for fewer steps",
-                       n);
-    *p = q;
-    *capacity = want;
-    return 0;
-}
-
 static int add_micro_batch(struct zl_data_order *o, uint64_t *capacity,
                            const struct zl_micro_batch *m, struct zl_error *err)
 {
-    int rc = grow((void **)&o->micro, o->n_micro, capacity, sizeof *o->micro, err);
+    int rc = zl_array_grow((void **)&o->micro, o->n_micro + 1, capacity, sizeof *o->micro,
+                           "micro-batches of the plan", err);
     if (rc)
         return rc;
     o->micro[o->n_micro++] = *m;
@@ -101,17 +86,21 @@ static int check(const struct zl_dataset *d, const struct zl_schedule_options *s
 int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_options *s,
                        struct zl_data_order *out, struct zl_error *err)
 {
+    static const char plan[] = "steps of the plan";
     struct zl_data_order o = {.n_examples = d->n_examples, .seed = s->seed, .shuffle = s->shuffle};
     uint64_t steps_capacity = 0, micro_capacity = 0, end = 0, p = 0;
     memset(out, 0, sizeof *out);
     int rc = check(d, s, err);
     if (!rc)
         rc = positions(s, d->n_examples, &end, err);
+    if (!rc) /* each step has a micro-batch: refuse what cannot fit before planning half of it */
+        rc = zl_array_check(s->steps, sizeof *o.steps + sizeof *o.micro, plan, err);
     if (rc)
         return rc;
 
     while (s->steps ? o.n_steps < s->steps : p < end) {
-        if ((rc = grow((void **)&o.steps, o.n_steps, &steps_capacity, sizeof *o.steps, err)))
+        if ((rc = zl_array_grow((void **)&o.steps, o.n_steps + 1, &steps_capacity, sizeof *o.steps,
+                                plan, err)))
             goto out;
         struct zl_step step = {.first_micro = o.n_micro};
         struct zl_micro_batch m = {.first = p};

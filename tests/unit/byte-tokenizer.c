@@ -119,6 +119,8 @@ int zl_chat_render(const struct zl_chat *c, const struct zl_tokenizer *t,
 {
     (void)c;
     (void)g;
+    if (t->flags & BYTES_BOS) /* the template has one of its own */
+        push(ids, BOS);
     for (size_t i = 0; i < n; i++) {
         size_t from;
         push(ids, IM_START);
@@ -133,8 +135,10 @@ int zl_chat_render(const struct zl_chat *c, const struct zl_tokenizer *t,
             *cap = ids->n * 2;
         }
         size_t s = from - strlen(m[i].role) - 2;
+        if (i == 0)
+            s = 0;
         memset(*trained + s, 0, ids->n - s);
-        if (!strcmp(m[i].role, "assistant"))
+        if (!strcmp(m[i].role, "assistant") && !(t->flags & BYTES_UNMARKED))
             memset(*trained + from, 1, ids->n - 1 - from);
     }
     return 0;

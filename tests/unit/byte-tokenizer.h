@@ -11,13 +11,14 @@
 enum { BOS = 256, EOS = 257, IM_START = 258, IM_END = 259 };
 
 enum {
-    BYTES_BOS = 1,         /* adds <s> by itself */
-    BYTES_NO_EOS = 2,      /* names no EOS */
-    BYTES_CHATML = 4,      /* has ChatML's template */
-    BYTES_ODD_TEMPLATE = 8 /* has a template that nobody knows */
+    BYTES_BOS = 1,          /* adds <s> by itself */
+    BYTES_NO_EOS = 2,       /* names no EOS */
+    BYTES_CHATML = 4,       /* has ChatML's template */
+    BYTES_ODD_TEMPLATE = 8, /* has a template that nobody knows */
+    BYTES_UNMARKED = 16     /* has a template that marks no token as trained */
 };
 
-struct zl_tokenizer *byte_tokenizer(unsigned flags); /* fails the test when it cannot */
+struct zl_tokenizer *byte_tokenizer(unsigned flags);
 void byte_tokenizer_close(struct zl_tokenizer *t);
 
 #endif

@@ -1,3 +1,10 @@
+check_PROGRAMS += tests/unit/test-grow
+TESTS += tests/unit/test-grow
+tests_unit_test_grow_SOURCES = tests/unit/test-grow.c tests/unit/test.h
+tests_unit_test_grow_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_grow_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_grow_LDADD = $(L_FORMAT) $(CMOCKA_LIBS)
+
 check_PROGRAMS += tests/unit/test-order
 TESTS += tests/unit/test-order
 tests_unit_test_order_SOURCES = tests/unit/test-order.c tests/unit/test.h

@@ -195,6 +195,24 @@ static void an_example_beyond_the_micro_batch_names_the_smallest_that_fits(void 
     assert_null(o.steps);
 }
 
+static void a_plan_beyond_the_memory_is_refused_before_it_is_made(void **state)
+{
+    (void)state;
+    struct zl_dataset d = examples(10, 20);
+    struct zl_data_order o;
+    const uint64_t steps[] = {(uint64_t)1 << 50, UINT64_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        struct zl_schedule_options s = {
+            .steps = steps[i], .batch_tokens = 64, .micro_batch_tokens = 64};
+        struct zl_error err = {0};
+        assert_int_equal(zl_data_order_plan(&d, &s, &o, &err), ZL_EMEMORY);
+        print_message("%s\n", err.text);
+        assert_non_null(strstr(err.text, "steps of the plan"));
+        assert_null(o.steps);
+    }
+    free(d.examples);
+}
+
 static void options_that_make_no_run_are_usage_errors(void **state)
 {
     (void)state;
@@ -236,6 +254,7 @@ int main(void)
         cmocka_unit_test(a_shorter_run_is_the_beginning_of_a_longer_one),
         cmocka_unit_test(one_long_example_is_a_step_of_its_own),
         cmocka_unit_test(an_example_beyond_the_micro_batch_names_the_smallest_that_fits),
+        cmocka_unit_test(a_plan_beyond_the_memory_is_refused_before_it_is_made),
         cmocka_unit_test(options_that_make_no_run_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
