@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "pipe/memory.h"
 
 #define ZL_CORES_MAX 1024
 
@@ -38,8 +39,5 @@ bool zl_cores_pin_team(const struct zl_core_group *group);
 
 /* A sentence about foreign OMP_, GOMP_, KMP_ or BLIS_ settings that are overridden, or an empty string. Call first thing in main. */
 void zl_cores_foreign_settings(char note[256]);
-
-/* Proportional set size of this process in bytes (smaps_rollup), 0 where the kernel does not tell; and the part beyond mapped files. */
-uint64_t zl_memory_pss(uint64_t *anonymous);
 
 #endif

@@ -9,3 +9,7 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/partition.c src/pipe/partition.h \
 	src/pipe/pipeline.c src/pipe/pipeline.h \
 	src/pipe/stage.c src/pipe/stage.h
+libzl_pipe_la_SOURCES += \
+	src/pipe/segment.c src/pipe/segment.h \
+	src/pipe/cgroup.c src/pipe/cgroup.h \
+	src/pipe/memory.c src/pipe/memory.h

@@ -4,3 +4,10 @@ tests_unit_test_ring_SOURCES = tests/unit/test-ring.c tests/unit/test.h
 tests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_ring_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_ring_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-segment
+TESTS += tests/unit/test-segment
+tests_unit_test_segment_SOURCES = tests/unit/test-segment.c tests/unit/test.h
+tests_unit_test_segment_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_segment_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_segment_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
