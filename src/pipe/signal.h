@@ -1,0 +1,16 @@
+/*
+ * Signals that ask the program to stop: they set a flag that the training loop looks at between micro-batches; the second one ends the
+ * program at once. Not for failures (SIGSEGV and the like keep their meaning).
+ */
+#ifndef ZL_PIPE_SIGNAL_H
+#define ZL_PIPE_SIGNAL_H
+
+/* From now on SIGINT, SIGTERM and SIGHUP are noted (a SIGHUP that is ignored, as under nohup, stays ignored), a second one of
+ * any of them ends the process with status 128 + its number, and SIGPIPE is ignored so that a closed pipe is an EPIPE. Interrupted
+ * system calls go on by themselves, a futex wait returns. Called once, before threads start. */
+void zl_signals_install(void);
+
+/* The first signal that asked to stop, or 0. */
+int zl_signals_pending(void);
+
+#endif
