@@ -84,6 +84,7 @@ struct kernels {
     zl_pack_nk_fn *nk;
     zl_pack_kn_fn *kn;
     zl_pack_m_fn *m;
+    zl_skinny_fn *skinny;
 };
 
 static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
@@ -97,35 +98,40 @@ static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const
     }
 }
 
-static void pack_activations(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
-                             int64_t m0, int m, float *dst)
+/* Where the activations of a block lie, from row m0 on. */
+static void strips_of(const struct zl_gemm *g, const struct block *b, int64_t m0, struct zl_strip *s)
 {
     for (int i = 0; i < b->n_pieces; i++) {
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
-        int64_t k0 = b->piece[i].k0;
-        const float *a = t->a_transposed ? t->a + k0 * t->lda + m0 : t->a + m0 * t->lda + k0;
-        f->m(a, t->lda, t->a_transposed, m, b->piece[i].kc, t->alpha, f->u->pm, dst);
-        dst += b->piece[i].kc * f->u->pm;
+        int64_t row = t->a_transposed ? 1 : t->lda, column = t->a_transposed ? t->lda : 1;
+        s[i] = (struct zl_strip){t->a + m0 * row + b->piece[i].k0 * column, row, column, b->piece[i].kc, t->alpha};
     }
 }
 
-/* One tile of C, at the edge through a temporary. first: nothing of the product is in C yet. */
-static void tile(const struct kernels *f, const struct zl_gemm *g, int64_t kc, const float *mpanel,
-                 const float *npanel, int64_t m0, int m, int64_t n0, int n, int first, float *spare)
+static void pack_activations(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
+                             int64_t m0, float *dst)
 {
-    float *c = g->c + m0 * g->ldc + n0;
-    float beta = first && !g->accumulate && !g->bias ? 0 : 1;
-    if (first && !g->accumulate && g->bias)
-        for (int i = 0; i < m; i++)
-            memcpy(c + i * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
-    if (m == f->u->pm && n == f->u->pn) {
-        f->u->run(f->u, kc, mpanel, npanel, beta, c, g->ldc);
+    struct zl_strip s[ZL_GEMM_TERMS];
+    strips_of(g, b, m0, s);
+    for (int i = 0; i < b->n_pieces; i++) {
+        bool transposed = s[i].row == 1 && g->term[b->piece[i].term].a_transposed;
+        f->m(s[i].a, transposed ? s[i].column : s[i].row, transposed, f->u->pm, s[i].kc, s[i].alpha, f->u->pm, dst);
+        dst += s[i].kc * f->u->pm;
+    }
+}
+
+/* A full tile of C; at the right edge through a spare one. */
+static void tile(const struct zl_ukr *u, int64_t kc, const float *mpanel, const float *npanel, int n, float beta,
+                 float *c, int64_t ldc, float *spare)
+{
+    if (n == u->pn) {
+        u->run(u, kc, mpanel, npanel, beta, c, ldc);
         return;
     }
-    f->u->run(f->u, kc, mpanel, npanel, 0, spare, f->u->pn);
-    for (int i = 0; i < m; i++)
+    u->run(u, kc, mpanel, npanel, 0, spare, u->pn);
+    for (int i = 0; i < u->pm; i++)
         for (int j = 0; j < n; j++)
-            c[i * g->ldc + j] = beta == 0 ? spare[i * f->u->pn + j] : c[i * g->ldc + j] + spare[i * f->u->pn + j];
+            c[i * ldc + j] = beta == 0 ? spare[i * u->pn + j] : c[i * ldc + j] + spare[i * u->pn + j];
 }
 
 /* A call, as each of its threads holds it. */
@@ -174,40 +180,53 @@ static int64_t row_parts(int threads, int64_t n_panels, int64_t m_panels)
 /* One panel of N for M panels [from, to): all K blocks of the group. */
 static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to)
 {
+    const struct zl_gemm *g = j->g;
     const int pm = j->f.u->pm, pn = j->f.u->pn;
-    const int n = (int)(j->g->n - n0 < pn ? j->g->n - n0 : pn);
-    const int64_t m_panels = ceil_div(j->m, pm);
+    const int n = (int)(g->n - n0 < pn ? g->n - n0 : pn);
+    const int64_t full = j->m / pm;
     float *weights = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
     float *spare = weights + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
     const float *activations = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
-        int64_t kc = j->block[b].kc;
-        pack_weights(&j->f, j->g, &j->block[b], n0, n, weights);
+        const struct block *block = &j->block[b];
+        const bool opens = j->first && b == 0 && !g->accumulate;
+        const float beta = opens && !g->bias ? 0 : 1;
+        pack_weights(&j->f, g, block, n0, n, weights);
         for (int64_t i = from; i < to; i++) {
-            int m = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
-            tile(&j->f, j->g, kc, activations + i * pm * kc, weights, j->m0 + i * pm, m, n0, n,
-                 j->first && b == 0, spare);
+            const int rows = (int)(i < full ? pm : j->m - full * pm);
+            float *c = g->c + (j->m0 + i * pm) * g->ldc + n0;
+            if (opens && g->bias)
+                for (int r = 0; r < rows; r++)
+                    memcpy(c + r * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
+            if (i < full) {
+                tile(j->f.u, block->kc, activations + i * pm * block->kc, weights, n, beta, c, g->ldc, spare);
+            } else {
+                struct zl_strip s[ZL_GEMM_TERMS];
+                strips_of(g, block, j->m0 + i * pm, s);
+                j->f.skinny(rows, block->n_pieces, s, weights, pn, n, beta, c, g->ldc);
+            }
         }
-        activations += m_panels * pm * kc;
+        activations += full * pm * block->kc;
     }
 }
 
-/* One group of K blocks of one block of rows, shared by the threads of the region it is called in. */
+/* One group of K blocks of one block of rows, shared by the threads of the region it is called in. Only full panels of rows
+ * are packed; the rest is skinny. */
 static void group(const struct job *j)
 {
     const int pm = j->f.u->pm, pn = j->f.u->pn;
-    const int64_t m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
+    const int64_t full = j->m / pm, m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
     const int64_t parts = row_parts(omp_get_num_threads(), n_panels, m_panels);
     float *dst = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
 #pragma omp for schedule(static) nowait
-        for (int64_t i = 0; i < m_panels; i++) {
-            int m = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
-            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, m, dst + i * pm * j->block[b].kc);
-        }
-        dst += m_panels * pm * j->block[b].kc;
+        for (int64_t i = 0; i < full; i++)
+            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, dst + i * pm * j->block[b].kc);
+        dst += full * pm * j->block[b].kc;
     }
+    if (full) {
 #pragma omp barrier
+    }
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < n_panels * parts; i++) {
         int64_t part = i % parts;
@@ -271,7 +290,7 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
     assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
     struct job j = {.g = g, .shared = team->scratch};
     j.f = (struct kernels){zl_ukr_get(), ZL_ISA_PICK(zl_pack_nk), ZL_ISA_PICK(zl_pack_kn),
-                           ZL_ISA_PICK(zl_pack_m)};
+                           ZL_ISA_PICK(zl_pack_m), ZL_ISA_PICK(zl_skinny)};
     j.own = (unsigned char *)team->scratch + (GROUP_FLOATS + SLACK) * sizeof(float);
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1)
     walk(j);

@@ -10,7 +10,8 @@ libzl_kernel_la_LIBADD =
 
 # The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
 isa_sources = \
-	src/kernel/isa/dequant.c src/kernel/isa/pack.c src/kernel/isa/unit.h
+	src/kernel/isa/dequant.c src/kernel/isa/pack.c src/kernel/isa/skinny.c src/kernel/isa/unit.h \
+	src/kernel/isa/lanes512.h src/kernel/isa/unit512.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off
 
 noinst_LTLIBRARIES += libzl_isa_baseline.la

@@ -35,9 +35,22 @@ typedef zl_pack_nk_fn zl_pack_kn_fn;
 typedef void zl_pack_m_fn(const float *a, int64_t lda, int transposed, int m, int64_t kc, float alpha,
                           int pm, float *dst);
 
+/* A run of K of some rows of activations: a[r * row + k * column], times alpha. */
+struct zl_strip {
+    const float *a;
+    int64_t row, column, kc;
+    float alpha;
+};
+
+/* c[r][0..n) = beta c + the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m, n <= pn. beta is 0 or 1;
+ * with 0, c may be garbage. */
+typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, int n,
+                          float beta, float *c, int64_t ldc);
+
 ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
 extern zl_pack_nk_fn zl_pack_nk_baseline, zl_pack_nk_avx2, zl_pack_nk_avx512;
 extern zl_pack_kn_fn zl_pack_kn_baseline, zl_pack_kn_avx2, zl_pack_kn_avx512;
+extern zl_skinny_fn zl_skinny_baseline, zl_skinny_avx2, zl_skinny_avx512;
 extern zl_pack_m_fn zl_pack_m_baseline, zl_pack_m_avx2, zl_pack_m_avx512;
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * One unit: 32 consecutive elements of a stored row, the largest piece that every quantized type can hand out with one or two
- * scales. unit_T(row, u, x) writes elements [32 u, 32 u + 32) of `row` to x[32]: plain loops that the compiler turns into the
- * vectors of the instruction set at hand. The arithmetic is that of the reference (dequant.c), product by product.
+ * scales. unit_T(row, u, x) writes elements [32 u, 32 u + 32) of `row` to x[32]: here plain loops that the compiler turns into
+ * the vectors of the instruction set at hand, in unit512.h by hand. The arithmetic is that of the reference (dequant.c), product by product.
  */
 #ifndef ZL_KERNEL_ISA_UNIT_H
 #define ZL_KERNEL_ISA_UNIT_H
@@ -20,6 +20,13 @@ static inline uint16_t u16_at(const uint8_t *p)
     uint16_t h;
     memcpy(&h, p, sizeof h);
     return h;
+}
+
+static inline uint32_t u32_at(const uint8_t *p)
+{
+    uint32_t u;
+    memcpy(&u, p, sizeof u);
+    return u;
 }
 
 static inline float half_at(const uint8_t *p)
@@ -50,6 +57,10 @@ static inline void scale_min(const uint8_t *s, int j, int *scale, int *min)
         *min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
     }
 }
+
+#ifdef __AVX512F__
+#include "kernel/isa/unit512.h"
+#else
 
 static inline void unit_q8_0(const uint8_t *row, int64_t u, float *restrict x)
 {
@@ -139,6 +150,8 @@ static inline void unit_q6_K(const uint8_t *row, int64_t u, float *restrict x)
             x[i] = ds * (float)(((q[i] >> low & 15) | (h[i] >> high & 3) << 4) - 32);
     }
 }
+
+#endif
 
 /* EACH_QUANT(F): F(type, name) for every quantized type. */
 #define EACH_QUANT(F)                                                                            \

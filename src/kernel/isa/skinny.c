@@ -1,0 +1,170 @@
+/*
+ * A few rows of activations times a panel of weights: the rows that don't fill a microkernel's tile, and all of them when a model
+ * generates. Activations are read where they lie; nothing of them is packed. Not a second microkernel: full tiles are BLIS's.
+ *
+ * Each element is one chain of fused multiply-adds in the order of k, the same as in BLIS's kernels, so a row has the same bits
+ * here and there. See kernel/pack.h for the contract.
+ */
+#include "config.h"
+
+#include "kernel/pack.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#if defined __AVX512F__
+#include <immintrin.h>
+typedef __m512 vec;
+#define LANES          16
+#define ROWS           12
+#define LOAD(p)        _mm512_loadu_ps(p)
+#define STORE(p, v)    _mm512_storeu_ps(p, v)
+#define SPLAT(x)       _mm512_set1_ps(x)
+#define FMA(a, b, c)   _mm512_fmadd_ps(a, b, c)
+#elif defined __FMA__
+#include <immintrin.h>
+typedef __m256 vec;
+#define LANES          8
+#define ROWS           6
+#define LOAD(p)        _mm256_loadu_ps(p)
+#define STORE(p, v)    _mm256_storeu_ps(p, v)
+#define SPLAT(x)       _mm256_set1_ps(x)
+#define FMA(a, b, c)   _mm256_fmadd_ps(a, b, c)
+#elif defined __ARM_NEON && defined __ARM_FEATURE_FMA
+#include <arm_neon.h>
+typedef float32x4_t vec;
+#define LANES          4
+#define ROWS           12
+#define LOAD(p)        vld1q_f32(p)
+#define STORE(p, v)    vst1q_f32(p, v)
+#define SPLAT(x)       vdupq_n_f32(x)
+#define FMA(a, b, c)   vfmaq_f32(c, a, b)
+#else
+typedef float vec __attribute__((vector_size(16)));
+#define LANES          4
+#define ROWS           6
+#define SPLAT(x)       ((vec){x, x, x, x})
+#define FMA(a, b, c)   ((a) * (b) + (c))
+static inline vec LOAD(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void STORE(float *p, vec v)
+{
+    memcpy(p, &v, sizeof v);
+}
+#endif
+
+/* c[0..n) = beta c + v, n <= LANES. */
+static inline void finish(vec v, int n, float beta, float *c)
+{
+    if (n >= LANES) {
+        if (beta != 0)
+            v += LOAD(c);
+        STORE(c, v);
+        return;
+    }
+    float x[LANES];
+    STORE(x, v);
+    for (int i = 0; i < n; i++)
+        c[i] = beta == 0 ? x[i] : x[i] + c[i];
+}
+
+/* R rows times V vectors of a panel, R and V constants after inlining. */
+static inline __attribute__((always_inline)) void block(const int R, const int V, int n_strips,
+                                                        const struct zl_strip *strips, int64_t m0,
+                                                        const float *panel, int pn, int n, float beta, float *c,
+                                                        int64_t ldc)
+{
+    vec sum[ROWS][2];
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++)
+            sum[r][v] = SPLAT(0);
+    for (const struct zl_strip *s = strips; s < strips + n_strips; s++) {
+        const float *a = s->a + m0 * s->row;
+        const int64_t row = s->row, column = s->column;
+        if (s->alpha == 1)
+            for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
+                vec b[2];
+                for (int v = 0; v < V; v++)
+                    b[v] = LOAD(panel + v * LANES);
+#pragma GCC unroll 12
+                for (int r = 0; r < R; r++) {
+                    vec x = SPLAT(a[r * row]);
+                    for (int v = 0; v < V; v++)
+                        sum[r][v] = FMA(x, b[v], sum[r][v]);
+                }
+            }
+        else
+            for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
+                vec b[2];
+                for (int v = 0; v < V; v++)
+                    b[v] = LOAD(panel + v * LANES);
+#pragma GCC unroll 12
+                for (int r = 0; r < R; r++) {
+                    vec x = SPLAT(s->alpha * a[r * row]);
+                    for (int v = 0; v < V; v++)
+                        sum[r][v] = FMA(x, b[v], sum[r][v]);
+                }
+            }
+    }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++)
+            finish(sum[r][v], n - v * LANES, beta, c + (m0 + r) * ldc + v * LANES);
+}
+
+/* One column of the panel: for widths that are no multiple of a vector. */
+static void column(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, float beta,
+                   float *c, int64_t ldc)
+{
+    for (int r = 0; r < m; r++) {
+        const float *b = panel;
+        float sum = 0;
+        for (const struct zl_strip *s = strips; s < strips + n_strips; s++)
+            for (int64_t k = 0; k < s->kc; k++, b += pn)
+                sum = ZL_FMA(s->alpha * s->a[r * s->row + k * s->column], *b, sum);
+        c[r * ldc] = beta == 0 ? sum : sum + c[r * ldc];
+    }
+}
+
+void ZL_ISA(zl_skinny)(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, int n,
+                       float beta, float *c, int64_t ldc)
+{
+    int j = 0, step;
+    for (; j + LANES <= pn && j < n; j += step) {
+        const bool two = j + 2 * LANES <= pn && n - j > LANES;
+        step = two ? 2 * LANES : LANES;
+        for (int64_t r = 0; r < m;) {
+            int left = m - (int)r;
+#define CASE(R)                                                                                  \
+    if (left >= R) {                                                                             \
+        if (two)                                                                                 \
+            block(R, 2, n_strips, strips, r, panel + j, pn, n - j, beta, c + j, ldc);            \
+        else                                                                                     \
+            block(R, 1, n_strips, strips, r, panel + j, pn, n - j < LANES ? n - j : LANES, beta, \
+                  c + j, ldc);                                                                   \
+        r += R;                                                                                  \
+        continue;                                                                                \
+    }
+#if ROWS >= 12
+            CASE(12)
+            CASE(11)
+            CASE(10)
+            CASE(9)
+            CASE(8)
+            CASE(7)
+#endif
+            CASE(6)
+            CASE(5)
+            CASE(4)
+            CASE(3)
+            CASE(2)
+            CASE(1)
+#undef CASE
+        }
+    }
+    for (j = pn / LANES * LANES; j < n; j++)
+        column(m, n_strips, strips, panel + j, pn, beta, c + j, ldc);
+}
