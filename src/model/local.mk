@@ -6,6 +6,7 @@ libzl_model_la_SOURCES = \
 	src/model/config.c src/model/config.h \
 	src/model/config_gguf.c \
 	src/model/config_hf.c \
+	src/model/decoder.c src/model/decoder.h \
 	src/model/layer.c src/model/layer.h \
 	src/model/lora.c src/model/lora.h \
 	src/model/model.c src/model/model.h \

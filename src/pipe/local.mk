@@ -5,7 +5,7 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/futex.c src/pipe/futex.h \
 	src/pipe/ring.c src/pipe/ring.h
 libzl_pipe_la_SOURCES += \
-	src/pipe/message.h \
+	src/pipe/packet.h \
 	src/pipe/partition.c src/pipe/partition.h \
 	src/pipe/pipeline.c src/pipe/pipeline.h \
 	src/pipe/stage.c src/pipe/stage.h

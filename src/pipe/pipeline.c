@@ -28,9 +28,9 @@ static struct zl_block_spec spec_of(const struct zl_partition *p, uint32_t k, co
     };
 }
 
-static struct zl_message_layout layout_of(const struct zl_model *m, const struct zl_pipeline_options *o, uint32_t k)
+static struct zl_packet_layout layout_of(const struct zl_model *m, const struct zl_pipeline_options *o, uint32_t k)
 {
-    return zl_message_layout((uint64_t)o->tokens, (uint64_t)o->seqs, k ? m->config.d : 0);
+    return zl_packet_layout((uint64_t)o->tokens, (uint64_t)o->seqs, k ? m->config.d : 0);
 }
 
 static uint64_t padded(uint64_t bytes)
@@ -126,7 +126,7 @@ int zl_pipeline_start(struct zl_pipeline *l, struct zl_error *err)
     return 0;
 }
 
-struct zl_message *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns)
+struct zl_packet *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns)
 {
     return zl_ring_try_reserve(l->feed, timeout_ns);
 }

@@ -28,7 +28,7 @@ struct zl_pipeline {
     struct zl_stage *stage; /* [n] */
     struct zl_segment segment;
     struct zl_ring *feed;
-    struct zl_message_layout feed_layout;
+    struct zl_packet_layout feed_layout;
 };
 
 struct zl_pipeline_plan {
@@ -44,7 +44,7 @@ int zl_pipeline_open(struct zl_pipeline *l, const struct zl_model *m, const stru
 int zl_pipeline_start(struct zl_pipeline *l, struct zl_error *err);
 
 /* A free slot at the front, or NULL after timeout_ns or when a stage is gone. Fill it (kind, step, weight, lr, arrays), then send. */
-struct zl_message *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns);
+struct zl_packet *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns);
 void zl_pipeline_send(struct zl_pipeline *l);
 
 /* The next report of any stage: true and *out. Waits at most timeout_ns for one of the last stage. */

@@ -18,36 +18,36 @@ static uint64_t now_ns(void)
 }
 
 /* Copy descriptor, arrays and activations to the next ring. false: it was aborted. */
-static bool hand_on(struct zl_stage *s, struct zl_message *in, const float *y)
+static bool hand_on(struct zl_stage *s, struct zl_packet *in, const float *y)
 {
-    struct zl_message *out = zl_ring_reserve(s->out);
+    struct zl_packet *out = zl_ring_reserve(s->out);
     if (!out)
         return false;
     const size_t ints = in->n_tokens * sizeof(int32_t), d = s->block.model->config.d;
     *out = *in;
-    memcpy(zl_message_at(out, s->out_layout.ids), zl_message_at(in, s->in_layout.ids), ints);
-    memcpy(zl_message_at(out, s->out_layout.labels), zl_message_at(in, s->in_layout.labels), ints);
-    memcpy(zl_message_at(out, s->out_layout.positions), zl_message_at(in, s->in_layout.positions), ints);
-    memcpy(zl_message_at(out, s->out_layout.seqs), zl_message_at(in, s->in_layout.seqs),
+    memcpy(zl_packet_at(out, s->out_layout.ids), zl_packet_at(in, s->in_layout.ids), ints);
+    memcpy(zl_packet_at(out, s->out_layout.labels), zl_packet_at(in, s->in_layout.labels), ints);
+    memcpy(zl_packet_at(out, s->out_layout.positions), zl_packet_at(in, s->in_layout.positions), ints);
+    memcpy(zl_packet_at(out, s->out_layout.seqs), zl_packet_at(in, s->in_layout.seqs),
            in->n_seqs * sizeof(struct zl_attn_seq));
-    memcpy(zl_message_at(out, s->out_layout.hidden), y, in->n_tokens * d * sizeof(float));
+    memcpy(zl_packet_at(out, s->out_layout.hidden), y, in->n_tokens * d * sizeof(float));
     zl_ring_publish(s->out);
     return true;
 }
 
-static void local_loss(struct zl_stage *s, struct zl_message *in, const struct zl_tokens *tok, struct zl_report *r)
+static void local_loss(struct zl_stage *s, struct zl_packet *in, const struct zl_tokens *tok, struct zl_report *r)
 {
     struct zl_loss loss = {0};
     const bool train = in->kind == ZL_TRAIN;
     if (!s->block.spec.has_loss || (!train && !s->last))
         return;
-    zl_block_loss(&s->block, tok, zl_message_at(in, s->in_layout.labels), in->weight, train, &loss);
+    zl_block_loss(&s->block, tok, zl_packet_at(in, s->in_layout.labels), in->weight, train, &loss);
     r->loss_sum = loss.sum;
     r->n = loss.n;
     r->correct = loss.correct;
 }
 
-static void update(struct zl_stage *s, const struct zl_message *in, struct zl_report *r)
+static void update(struct zl_stage *s, const struct zl_packet *in, struct zl_report *r)
 {
     if (in->kind != ZL_TRAIN || !in->last_of_step || !s->block.spec.train)
         return;
@@ -60,19 +60,19 @@ static void update(struct zl_stage *s, const struct zl_message *in, struct zl_re
 }
 
 /* One micro-batch. false: a neighbour is gone. */
-static bool work(struct zl_stage *s, struct zl_message *in)
+static bool work(struct zl_stage *s, struct zl_packet *in)
 {
     struct zl_tokens tok = {.t = in->n_tokens,
-                            .positions = zl_message_at(in, s->in_layout.positions),
+                            .positions = zl_packet_at(in, s->in_layout.positions),
                             .n_seqs = (int)in->n_seqs,
-                            .seqs = zl_message_at(in, s->in_layout.seqs)};
+                            .seqs = zl_packet_at(in, s->in_layout.seqs)};
     const struct zl_model *m = s->block.model;
     uint64_t start = now_ns();
     const float *x;
     if (s->in_layout.hidden) {
-        x = zl_message_at(in, s->in_layout.hidden);
+        x = zl_packet_at(in, s->in_layout.hidden);
     } else {
-        zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_message_at(in, s->in_layout.ids), tok.t, s->embedded);
+        zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(in, s->in_layout.ids), tok.t, s->embedded);
         x = s->embedded;
     }
     const float *y = zl_block_forward(&s->block, &tok, x);
@@ -97,7 +97,7 @@ static void *run(void *arg)
 {
     struct zl_stage *s = arg;
     bool ok = true;
-    struct zl_message *in;
+    struct zl_packet *in;
     s->pinned = zl_cores_pin_team(&s->group);
     while (ok && (in = zl_ring_peek(s->in))) {
         ok = work(s, in);

@@ -10,18 +10,18 @@
 
 #include "model/block.h"
 #include "pipe/cores.h"
-#include "pipe/message.h"
+#include "pipe/packet.h"
 #include "pipe/ring.h"
 
 struct zl_stage {
     int index;
     bool last;
     struct zl_block block;
-    struct zl_optimizer optimizer; /* lr comes with each message */
+    struct zl_optimizer optimizer; /* lr comes with each packet */
     int64_t updates;               /* optimizer steps made */
     struct zl_ring *in, *out;      /* out NULL: the last stage */
     struct zl_ring *reports;       /* of struct zl_report, to the driver */
-    struct zl_message_layout in_layout, out_layout;
+    struct zl_packet_layout in_layout, out_layout;
     struct zl_core_group group;
     bool pinned;
     float *embedded;               /* [tokens][d], stage 0 only */

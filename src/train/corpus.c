@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "format/guard.h"
 #include "kernel/dequant.h"
 
 /* Ids beyond the embedding would read past it: refused here, once. Rows of zeros among the used ones get a warning. */
@@ -46,10 +45,10 @@ int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struc
 {
     *c = (struct zl_corpus){0};
     const struct zl_data_options o = {.max_length = (uint32_t)r->max_length, .add_bos_eos = true};
-    int rc = zl_model_open(r->model, r->max_length, &c->model, err);
+    int rc = zl_model_open(r->model, r->positions > r->max_length ? r->positions : r->max_length, &c->model, err);
     if (rc)
         return rc;
-    zl_tensors_guard_install();
+    zl_tensors_guard_install(NULL, NULL, NULL);
     rc = zl_model_tokenizer(&c->model, &c->tokenizer, err);
     if (!rc && r->max_length > c->model.config.max_positions)
         zl_warn("--max-length %llu is beyond the %u positions that the model was made for", (unsigned long long)r->max_length,
@@ -82,12 +81,12 @@ void zl_corpus_close(struct zl_corpus *c)
     c->tokenizer = NULL;
 }
 
-void zl_corpus_fill(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t i, const struct zl_message_layout *l,
-                    struct zl_message *m)
+void zl_corpus_fill(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t i, const struct zl_packet_layout *l,
+                    struct zl_packet *m)
 {
-    int32_t *ids = zl_message_at(m, l->ids), *labels = zl_message_at(m, l->labels);
-    int32_t *positions = zl_message_at(m, l->positions);
-    struct zl_attn_seq *seqs = zl_message_at(m, l->seqs);
+    int32_t *ids = zl_packet_at(m, l->ids), *labels = zl_packet_at(m, l->labels);
+    int32_t *positions = zl_packet_at(m, l->positions);
+    struct zl_attn_seq *seqs = zl_packet_at(m, l->seqs);
     const struct zl_micro_batch *micro = &o->micro[i];
     uint32_t t = 0, n = 0;
     for (uint64_t p = micro->first; p < micro->first + micro->n; p++) {

@@ -7,7 +7,7 @@
 
 #include "format/dataset.h"
 #include "model/model.h"
-#include "pipe/message.h"
+#include "pipe/packet.h"
 
 struct zl_corpus {
     struct zl_model model;
@@ -22,14 +22,15 @@ struct zl_corpus_request {
     const char *held_out_file; /* NULL: none */
     double held_out_share;     /* 0: none; of the training examples */
     uint64_t max_length, seed;
+    uint64_t positions;        /* the longest sequence in use, where that is more than max_length; else 0 */
     bool quiet;                /* no data report */
 };
 int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err);
 void zl_corpus_close(struct zl_corpus *c);
 
-/* Fill a message with micro-batch i of the order: ids, labels, positions, sequences, counts. The slot has room for it. */
-void zl_corpus_fill(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t i, const struct zl_message_layout *l,
-                    struct zl_message *m);
+/* Fill a packet with micro-batch i of the order: ids, labels, positions, sequences, counts. The slot has room for it. */
+void zl_corpus_fill(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t i, const struct zl_packet_layout *l,
+                    struct zl_packet *m);
 
 /* The token ids that occur in the data, ascending (malloc'd), and the inverse [vocab] with -1 elsewhere. */
 int zl_corpus_vocabulary(const struct zl_dataset *d, uint32_t vocab, int32_t **ids, int64_t *n, int32_t **index,

@@ -23,7 +23,8 @@ struct zl_eval_options {
 
 struct zl_eval_result {
     double loss;     /* mean over trained tokens, natural logarithm */
-    uint64_t tokens; /* trained tokens: what the mean is over */
+    uint64_t tokens;  /* trained tokens: what the mean is over */
+    uint64_t correct; /* of those, the ones that were the likeliest */
     uint64_t examples;
     uint64_t matched, compared; /* exact match; compared == 0: not asked for */
     double seconds;

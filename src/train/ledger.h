@@ -6,7 +6,7 @@
 #define ZL_TRAIN_LEDGER_H
 
 #include "base/error.h"
-#include "pipe/message.h"
+#include "pipe/packet.h"
 #include "pipe/partition.h"
 
 struct zl_step_record {

@@ -1,3 +1,14 @@
 noinst_LTLIBRARIES += libzl_train.la
 libzl_train_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
-libzl_train_la_SOURCES =
+libzl_train_la_SOURCES = \
+	src/train/adapter.c src/train/adapter.h \
+	src/train/corpus.c src/train/corpus.h \
+	src/train/evaluate.c src/train/evaluate.h \
+	src/train/generate.c src/train/generate.h \
+	src/train/ledger.c src/train/ledger.h \
+	src/train/metrics.c src/train/metrics.h \
+	src/train/options.h \
+	src/train/readouts.c src/train/readouts.h \
+	src/train/sample.c src/train/sample.h \
+	src/train/setup.c src/train/setup.h \
+	src/train/train.c src/train/train.h

@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 #include "base/values.h"
+#include "pipe/partition.h"
 
 enum zl_schedule_kind { ZL_SCHEDULE_BP, ZL_SCHEDULE_ZEROLOCK };
 enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
-enum zl_readout_kind { ZL_READOUT_LENS, ZL_READOUT_RIDGE, ZL_READOUT_SHADOW };
 enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
 enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
 

@@ -28,19 +28,19 @@ int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, co
     if (n == 0)
         return 0;
     const size_t n_samples = count_samples(c, o, &out->tokens);
-    const struct zl_message_layout l = zl_message_layout(o->largest_micro_tokens, o->largest_micro_examples, 0);
+    const struct zl_packet_layout l = zl_packet_layout(o->largest_micro_tokens, o->largest_micro_examples, 0);
     const uint64_t each = (l.bytes + 63) / 64 * 64;
     struct zl_sample *samples = calloc(n_samples + 1, sizeof *samples);
     unsigned char *memory = aligned_alloc(64, (n_samples + 1) * each);
     int rc = samples && memory ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
     for (size_t i = 0; !rc && i < n_samples; i++) {
-        struct zl_message *m = (struct zl_message *)(void *)(memory + i * each);
+        struct zl_packet *m = (struct zl_packet *)(void *)(memory + i * each);
         zl_corpus_fill(&c->train, o, i, &l, m);
-        samples[i].ids = zl_message_at(m, l.ids);
+        samples[i].ids = zl_packet_at(m, l.ids);
         samples[i].tok = (struct zl_tokens){.t = m->n_tokens,
-                                            .positions = zl_message_at(m, l.positions),
+                                            .positions = zl_packet_at(m, l.positions),
                                             .n_seqs = (int)m->n_seqs,
-                                            .seqs = zl_message_at(m, l.seqs)};
+                                            .seqs = zl_packet_at(m, l.seqs)};
     }
     if (!rc)
         rc = zl_readout_fit(&c->model, threads, samples, n_samples, o->largest_micro_tokens, c->train.report.longest, maps, n,

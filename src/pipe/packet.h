@@ -2,19 +2,19 @@
  * What travels through a ring: one micro-batch, as a descriptor followed by arrays at fixed offsets, so that a slot is one block of
  * memory that any process can read. Written by the stage before, read-only to the stage behind it.
  */
-#ifndef ZL_PIPE_MESSAGE_H
-#define ZL_PIPE_MESSAGE_H
+#ifndef ZL_PIPE_PACKET_H
+#define ZL_PIPE_PACKET_H
 
 #include <stdint.h>
 
 #include "kernel/attention.h"
 
-enum zl_message_kind {
+enum zl_packet_kind {
     ZL_TRAIN, /* forward, local loss, backward; update on the last micro-batch of a step */
     ZL_EVAL   /* forward only; the last stage measures the model's own loss */
 };
 
-struct zl_message {
+struct zl_packet {
     uint32_t kind;
     uint32_t last_of_step;
     uint32_t n_tokens, n_seqs;
@@ -25,17 +25,17 @@ struct zl_message {
 };
 
 /* Offsets of the arrays behind the descriptor. */
-struct zl_message_layout {
+struct zl_packet_layout {
     uint64_t ids, labels, positions; /* int32 [tokens]; labels: the next token's id where it is trained, else -1 */
     uint64_t seqs;                   /* struct zl_attn_seq [seqs] */
     uint64_t hidden;                 /* float [tokens][d]; absent (0) in front of the first stage */
     uint64_t bytes;
 };
 
-static inline struct zl_message_layout zl_message_layout(uint64_t tokens, uint64_t seqs, uint64_t d)
+static inline struct zl_packet_layout zl_packet_layout(uint64_t tokens, uint64_t seqs, uint64_t d)
 {
-    struct zl_message_layout l;
-    uint64_t at = (sizeof(struct zl_message) + 63) / 64 * 64, ints = (tokens * 4 + 63) / 64 * 64;
+    struct zl_packet_layout l;
+    uint64_t at = (sizeof(struct zl_packet) + 63) / 64 * 64, ints = (tokens * 4 + 63) / 64 * 64;
     l.ids = at;
     l.labels = l.ids + ints;
     l.positions = l.labels + ints;
@@ -46,7 +46,7 @@ static inline struct zl_message_layout zl_message_layout(uint64_t tokens, uint64
     return l;
 }
 
-static inline void *zl_message_at(struct zl_message *m, uint64_t offset)
+static inline void *zl_packet_at(struct zl_packet *m, uint64_t offset)
 {
     return (unsigned char *)m + offset;
 }

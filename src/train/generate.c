@@ -1,0 +1,191 @@
+/*
+ * Generation: see generate.h. The answer is handed out in whole characters; with stop texts, what could still become one of them is
+ * held back until it is decided.
+ */
+#include "train/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "format/chat.h"
+#include "model/decoder.h"
+#include "pipe/cores.h"
+#include "pipe/signal.h"
+#include "train/adapter.h"
+#include "train/sample.h"
+
+#define PROMPT_CHUNK 256
+
+struct generation {
+    const struct zl_generate_options *o;
+    bool (*emit)(void *context, const char *text, size_t n);
+    void *context;
+    char *held; /* text not yet handed out: a possible beginning of a stop text */
+    size_t n_held, capacity;
+    bool stopped;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Hand out the first n bytes of what is held. */
+static bool hand_out(struct generation *g, size_t n)
+{
+    bool go_on = n == 0 || g->emit(g->context, g->held, n);
+    memmove(g->held, g->held + n, g->n_held - n);
+    g->n_held -= n;
+    return go_on;
+}
+
+/* Where the first stop text begins in what is held; or, without one, where the longest possible beginning of one does. */
+static size_t safe_length(const struct generation *g, bool *found)
+{
+    size_t safe = g->n_held;
+    *found = false;
+    for (size_t i = 0; i < g->n_held && !*found; i++)
+        for (size_t s = 0; s < g->o->stop.n; s++) {
+            size_t len = strlen(g->o->stop.v[s]), left = g->n_held - i;
+            if (len == 0 || memcmp(g->held + i, g->o->stop.v[s], left < len ? left : len) != 0)
+                continue;
+            if (left >= len)
+                *found = true;
+            if (i < safe || *found)
+                safe = i;
+            if (*found)
+                break;
+        }
+    return safe;
+}
+
+/* New text of the answer. false: stop. */
+static bool push(struct generation *g, const char *text, size_t n)
+{
+    if (n > g->capacity - g->n_held) {
+        char *bigger = realloc(g->held, g->n_held + n + 4096);
+        if (!bigger)
+            return false;
+        g->held = bigger;
+        g->capacity = g->n_held + n + 4096;
+    }
+    memcpy(g->held + g->n_held, text, n);
+    g->n_held += n;
+    size_t safe = safe_length(g, &g->stopped);
+    bool go_on = hand_out(g, safe);
+    if (g->stopped)
+        g->n_held = 0;
+    return go_on && !g->stopped;
+}
+
+static int encode_prompt(const struct zl_generate_options *o, const struct zl_tokenizer *t, struct zl_ids *ids,
+                         struct zl_error *err)
+{
+    if (!o->chat)
+        return zl_tokenizer_encode(t, o->prompt, strlen(o->prompt), ZL_ENCODE_SPECIAL, ids, err);
+    struct zl_chat chat = {0};
+    struct zl_message turns[2];
+    size_t n = 0;
+    if (o->system)
+        turns[n++] = (struct zl_message){"system", o->system, strlen(o->system)};
+    turns[n++] = (struct zl_message){"user", o->prompt, strlen(o->prompt)};
+    int rc = zl_chat_recognize(t, &chat, err);
+    if (!rc && chat.kind == ZL_CHAT_NONE)
+        rc = zl_fail(err, ZL_EUSAGE, "%s has no chat template; leave off --chat", o->model);
+    if (!rc)
+        rc = zl_chat_render(&chat, t, turns, n, true, ids, NULL, NULL, err);
+    zl_chat_free(&chat);
+    return rc;
+}
+
+static int answer(struct generation *g, struct zl_decoder *d, const struct zl_tokenizer *t, const struct zl_ids *prompt,
+                  struct zl_generate_result *out, struct zl_error *err)
+{
+    const struct zl_generate_options *o = g->o;
+    const uint32_t vocab = (uint32_t)zl_tokenizer_size(t); /* rows behind it were never trained */
+    struct zl_detokenizer *text = zl_detokenizer_new(t, true);
+    struct zl_candidate *work = malloc(d->model->config.vocab * sizeof *work);
+    int rc = text && work ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    double start = now();
+    const float *logits = rc ? NULL : zl_decoder_feed(d, prompt->id, (int64_t)prompt->n);
+    out->prompt_tokens = prompt->n;
+    out->prompt_seconds = now() - start;
+    out->end = ZL_GENERATE_LENGTH;
+    start = now();
+    bool go_on = true;
+    size_t n = 0;
+    const char *piece;
+    while (logits && go_on && out->new_tokens < o->max_new_tokens && !zl_signals_pending()) {
+        int32_t id = zl_sample(logits, vocab, o->temperature, o->top_p, o->seed, out->new_tokens, work);
+        if (zl_tokenizer_is_end(t, id)) {
+            out->end = ZL_GENERATE_EOS;
+            break;
+        }
+        out->new_tokens++;
+        piece = zl_detokenizer_push(text, id, &n);
+        go_on = push(g, piece, n);
+        if (go_on && out->new_tokens < o->max_new_tokens)
+            logits = zl_decoder_feed(d, &id, 1);
+    }
+    if (go_on && text) {
+        piece = zl_detokenizer_finish(text, &n);
+        if (push(g, piece, n))
+            hand_out(g, g->n_held);
+    }
+    if (g->stopped)
+        out->end = ZL_GENERATE_STOP;
+    out->new_seconds = now() - start;
+    zl_detokenizer_free(text);
+    free(work);
+    return rc;
+}
+
+int zl_generate_run(const struct zl_generate_options *o, bool (*emit)(void *context, const char *text, size_t n), void *context,
+                    struct zl_generate_result *out, struct zl_error *err)
+{
+    struct generation g = {.o = o, .emit = emit, .context = context};
+    struct zl_model m = {0};
+    struct zl_tokenizer *t = NULL;
+    struct zl_adapter adapter = {0};
+    struct zl_decoder d = {0};
+    struct zl_ids prompt = {0};
+    struct zl_cores cores;
+    *out = (struct zl_generate_result){0};
+    zl_log_quiet(o->quiet);
+    zl_signals_install();
+    /* The prompt's length is known only with the tokenizer, and no token is shorter than a byte. */
+    const uint64_t positions = strlen(o->prompt) + (o->system ? strlen(o->system) : 0) + 512 + o->max_new_tokens;
+    int rc = zl_model_open(o->model, positions, &m, err);
+    if (!rc)
+        rc = zl_model_tokenizer(&m, &t, err);
+    if (!rc)
+        rc = encode_prompt(o, t, &prompt, err);
+    if (!rc && prompt.n == 0)
+        rc = zl_fail(err, ZL_EUSAGE, "the prompt is empty");
+    if (!rc && prompt.n + o->max_new_tokens > positions)
+        rc = zl_fail(err, ZL_EUSAGE, "the prompt has %zu tokens, which is more than expected of its length", prompt.n);
+    if (!rc && o->adapter)
+        rc = zl_adapter_load(o->adapter, &m, &adapter, err);
+    if (!rc)
+        rc = zl_cores_detect(&cores, err);
+    if (!rc) {
+        int threads = o->threads ? (int)(o->threads < ZL_CORES_MAX ? o->threads : ZL_CORES_MAX) : cores.n;
+        rc = zl_decoder_open(&d, &m, o->adapter ? &adapter : NULL, (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK, threads,
+                             err);
+    }
+    if (!rc)
+        rc = answer(&g, &d, t, &prompt, out, err);
+    if (!rc && zl_signals_pending())
+        rc = zl_fail(err, ZL_ESTOPPED, "stopped by a signal");
+    zl_decoder_close(&d);
+    zl_adapter_free(&adapter);
+    zl_ids_free(&prompt);
+    zl_tokenizer_close(t);
+    zl_model_close(&m);
+    free(g.held);
+    return rc;
+}

@@ -1,0 +1,239 @@
+/* From options to everything a run needs: see setup.h. */
+#include "config.h"
+
+#include "train/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/adapter.h"
+
+static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    const struct zl_corpus_request r = {.model = o->model,
+                                        .data = o->data.v,
+                                        .n_data = o->data.n,
+                                        .held_out_file = o->eval_data,
+                                        .held_out_share = o->eval_split,
+                                        .max_length = o->max_length,
+                                        .seed = o->seed,
+                                        .quiet = o->quiet};
+    return zl_corpus_open(&s->corpus, &r, err);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A micro-batch holds whole examples: where the longest does not fit, the micro-batch grows to it, with a note. */
+static int plan_order(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    uint64_t longest = larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest);
+    uint64_t micro = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
+    if (micro < longest) {
+        zl_note("micro-batches of %llu tokens: the longest example has that many", (unsigned long long)longest);
+        micro = longest;
+    }
+    const struct zl_schedule_options train = {.seed = o->seed,
+                                              .batch_tokens = larger(o->batch_tokens, micro),
+                                              .micro_batch_tokens = micro,
+                                              .steps = o->steps,
+                                              .epochs = o->epochs,
+                                              .shuffle = true};
+    int rc = zl_data_order_plan(&s->corpus.train, &train, &s->order, err);
+    if (rc || s->corpus.held_out.n_examples == 0)
+        return rc;
+    const struct zl_schedule_options eval = {.batch_tokens = UINT64_MAX / 2, .micro_batch_tokens = micro, .epochs = 1};
+    return zl_data_order_plan(&s->corpus.held_out, &eval, &s->eval_order, err);
+}
+
+static int cut(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    const bool bp = o->schedule == ZL_SCHEDULE_BP;
+    const uint32_t layers = s->corpus.model.config.layers;
+    if (o->bounds.n && o->bounds.n != o->stages && !bp)
+        return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu stages", o->bounds.n,
+                       (unsigned long long)o->stages);
+    const struct zl_partition_request r = {.layers = layers,
+                                           .stages = bp ? 1 : (uint32_t)(o->stages > layers ? layers + 1 : o->stages),
+                                           .readout = bp ? ZL_READOUT_LENS : o->readout,
+                                           .look_ahead = (uint32_t)(o->look_ahead > layers ? layers : o->look_ahead),
+                                           .bounds = bp || !o->bounds.n ? NULL : o->bounds.v,
+                                           .equal = o->preset == ZL_PRESET_PAPER,
+                                           .freeze = bp ? NULL : o->freeze.v,
+                                           .n_freeze = bp ? 0 : (uint32_t)o->freeze.n};
+    return zl_partition_make(&r, &s->partition, err);
+}
+
+static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    s->lora = (struct zl_lora_spec){.rank = (uint32_t)o->rank,
+                                    .alpha = (float)o->alpha,
+                                    .normal_init = o->preset == ZL_PRESET_PAPER};
+    char all[16] = "all";
+    for (size_t i = 0; i < (o->targets.n ? o->targets.n : 1); i++) {
+        uint32_t bits = 0;
+        if (zl_lora_targets(o->targets.n ? o->targets.v[i] : all, &bits, err))
+            return ZL_EUSAGE;
+        s->lora.targets |= bits;
+    }
+    s->adapter_config = (struct zl_adapter_config){
+        .base_model = o->model, .r = (uint32_t)o->rank, .alpha = o->alpha, .targets = s->targets, .task_type = "CAUSAL_LM"};
+    if (o->init_adapter) {
+        if (zl_adapter_load(o->init_adapter, &s->corpus.model, &s->init, err))
+            return ZL_EINPUT;
+        s->lora.targets = 0;
+        for (int role = 0; role < ZL_LINEARS; role++)
+            for (size_t i = 0; i < s->init.n; i++) {
+                const char *dot = strrchr(s->init.modules[i].name, '.');
+                if (dot && strcmp(dot + 1, zl_linear_names[role]) == 0)
+                    s->lora.targets |= 1u << role;
+            }
+        if (s->init.n) {
+            s->adapter_config.r = s->init.modules[0].r;
+            s->adapter_config.alpha = (double)s->init.modules[0].scale * s->init.modules[0].r;
+        }
+    }
+    for (int role = 0; role < ZL_LINEARS; role++)
+        if (s->lora.targets >> role & 1)
+            s->targets[s->adapter_config.n_targets++] = zl_linear_names[role];
+    return 0;
+}
+
+static int share_cores(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    int rc = zl_cores_detect(&s->cores, err);
+    if (rc)
+        return rc;
+    int threads = o->threads ? (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads) : s->cores.n;
+    if (threads < (int)s->partition.n)
+        zl_note("%u stages share %d core%s", s->partition.n, threads, threads == 1 ? "" : "s");
+    s->groups = calloc(s->partition.n, sizeof *s->groups);
+    if (!s->groups)
+        return zl_fail(err, ZL_EMEMORY, "out of memory");
+    return zl_cores_divide(&s->cores, threads, (int)s->partition.n, NULL, s->groups, err);
+}
+
+static bool needs_subset(const struct zl_setup *s, const struct zl_train_options *o)
+{
+    return s->partition.n > 1 && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
+}
+
+int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    *s = (struct zl_setup){0};
+    int rc = read_corpus(s, o, err);
+    if (!rc)
+        rc = plan_order(s, o, err);
+    if (!rc)
+        rc = cut(s, o, err);
+    if (!rc)
+        rc = shape_adapter(s, o, err);
+    if (!rc)
+        rc = share_cores(s, o, err);
+    if (!rc && needs_subset(s, o))
+        rc = zl_corpus_vocabulary(&s->corpus.train, s->corpus.model.config.vocab, &s->subset, &s->n_subset, &s->subset_index,
+                                  err);
+    if (rc)
+        return rc;
+    s->pipeline = (struct zl_pipeline_options){
+        .lora = &s->lora,
+        .adapter = s->init.n ? &s->init : NULL,
+        .map_a = s->readouts.a,
+        .map_b = s->readouts.b,
+        .subset = s->subset,
+        .subset_index = s->subset_index,
+        .n_subset = s->n_subset,
+        .seed = o->seed,
+        .tokens = larger(s->order.largest_micro_tokens, s->eval_order.largest_micro_tokens),
+        .seqs = larger(s->order.largest_micro_examples, s->eval_order.largest_micro_examples),
+        .longest = larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest),
+        .ring_depth = (uint32_t)o->ring_depth,
+        .optimizer = {.beta1 = (float)o->beta1,
+                      .beta2 = (float)o->beta2,
+                      .eps = (float)o->adam_eps,
+                      .weight_decay = (float)o->weight_decay,
+                      .clip = (float)o->clip},
+        .groups = s->groups,
+    };
+    rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
+    if (!rc)
+        rc = zl_readouts_fit(&s->corpus, &s->order, &s->partition, o->threads ? (int)o->threads : s->cores.n, &s->readouts, err);
+    return rc;
+}
+
+void zl_setup_free(struct zl_setup *s)
+{
+    zl_readouts_free(&s->readouts);
+    zl_adapter_free(&s->init);
+    zl_data_order_free(&s->order);
+    zl_data_order_free(&s->eval_order);
+    zl_corpus_close(&s->corpus);
+    free(s->subset);
+    free(s->subset_index);
+    free(s->groups);
+    *s = (struct zl_setup){0};
+}
+
+static json_t *integer(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+static json_t *describe_stages(const struct zl_setup *s)
+{
+    json_t *list = json_array();
+    for (uint32_t k = 0; k < s->partition.n; k++) {
+        const struct zl_cut *c = &s->partition.cut[k];
+        json_t *cpus = json_array(), *o = json_object();
+        for (int i = 0; i < s->groups[k].n; i++)
+            json_array_append_new(cpus, json_integer(s->groups[k].cpu[i]));
+        json_object_set_new(o, "first_layer", integer(c->first));
+        json_object_set_new(o, "layers", integer(c->n_own));
+        json_object_set_new(o, "look_ahead", integer(c->n_shadow));
+        json_object_set_new(o, "map", json_boolean(c->map));
+        json_object_set_new(o, "frozen", json_boolean(c->frozen));
+        json_object_set_new(o, "cpus", cpus);
+        json_object_set_new(o, "state_bytes", integer(s->plan.block[k].state_bytes));
+        json_object_set_new(o, "activation_bytes", integer(s->plan.block[k].activation_bytes));
+        json_object_set_new(o, "scratch_bytes", integer(s->plan.block[k].scratch_bytes));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_options *o)
+{
+    static const char *const schedules[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock"};
+    static const char *const readouts[] = {
+        [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow"};
+    json_t *r = json_object(), *data = json_array(), *targets = json_array();
+    for (size_t i = 0; i < o->data.n; i++)
+        json_array_append_new(data, json_string(o->data.v[i]));
+    for (size_t i = 0; i < s->adapter_config.n_targets; i++)
+        json_array_append_new(targets, json_string(s->targets[i]));
+    json_object_set_new(r, "zerolock", json_string(PACKAGE_VERSION));
+    json_object_set_new(r, "model", json_string(o->model));
+    json_object_set_new(r, "data", data);
+    json_object_set_new(r, "schedule", json_string(schedules[o->schedule]));
+    if (s->partition.n > 1)
+        json_object_set_new(r, "readout", json_string(readouts[o->readout]));
+    json_object_set_new(r, "stages", describe_stages(s));
+    json_object_set_new(r, "rank", integer(s->adapter_config.r));
+    json_object_set_new(r, "alpha", json_real(s->adapter_config.alpha));
+    json_object_set_new(r, "targets", targets);
+    json_object_set_new(r, "steps", integer(s->order.n_steps));
+    json_object_set_new(r, "micro_batches", integer(s->order.n_micro));
+    json_object_set_new(r, "examples", integer(s->corpus.train.n_examples));
+    json_object_set_new(r, "held_out_examples", integer(s->corpus.held_out.n_examples));
+    json_object_set_new(r, "largest_micro_batch_tokens", json_integer(s->pipeline.tokens));
+    json_object_set_new(r, "local_vocabulary", json_integer(s->n_subset));
+    json_object_set_new(r, "map_tokens", integer(s->readouts.tokens));
+    json_object_set_new(r, "lr", json_real(o->lr));
+    json_object_set_new(r, "seed", integer(o->seed));
+    json_object_set_new(r, "planned_bytes", integer(s->plan.total_bytes));
+    json_object_set_new(r, "weight_bytes", integer(s->corpus.model.weight_bytes));
+    return r;
+}

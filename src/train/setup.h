@@ -1,0 +1,43 @@
+/*
+ * Everything that a training run decides and reads before its first step: data and order, cut, readouts, adapter shape, cores. Made once
+ * from the options; read-only afterwards. `run.json` is its description.
+ */
+#ifndef ZL_TRAIN_SETUP_H
+#define ZL_TRAIN_SETUP_H
+
+#include <jansson.h>
+
+#include "format/adapter.h"
+#include "pipe/cores.h"
+#include "pipe/pipeline.h"
+#include "train/corpus.h"
+#include "train/options.h"
+#include "train/readouts.h"
+
+struct zl_setup {
+    struct zl_corpus corpus;
+    struct zl_data_order order, eval_order; /* eval_order.n_micro == 0: nothing held out */
+    struct zl_partition partition;
+    struct zl_readouts readouts;
+    struct zl_lora_spec lora;
+    struct zl_adapter init;         /* the adapter to start from; n == 0: none */
+    int32_t *subset, *subset_index; /* vocabulary of the local heads, or NULL */
+    int64_t n_subset;
+    struct zl_cores cores;
+    struct zl_core_group *groups;   /* [stages] */
+    struct zl_pipeline_options pipeline;
+    struct zl_pipeline_plan plan;
+    struct zl_adapter_config adapter_config;
+    const char *targets[ZL_LINEARS];
+};
+
+int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);
+void zl_setup_free(struct zl_setup *s);
+
+/* What was decided, as an object for run.json. */
+json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_options *o);
+
+/* Learning rate of step `step` (from 1) of `steps`. */
+double zl_learning_rate(const struct zl_train_options *o, uint64_t step, uint64_t steps);
+
+#endif
