@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "format/adapter.h"
+#include "kernel/dequant.h"
 #include "model/block.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
