@@ -91,6 +91,34 @@ int zl_tok_add_token(struct zl_tokenizer *t, const struct zl_added_token *token,
     return zl_added_put(token->normalized ? t->normalized : t->raw, token, err);
 }
 
+int zl_tok_add_merge(struct zl_tokenizer *t, uint64_t i, uint32_t rank, const char *left,
+                     size_t left_len, const char *right, size_t right_len, struct zl_text *joined,
+                     struct zl_error *err)
+{
+    joined->n = 0;
+    int rc = zl_text_add(joined, left, left_len, err);
+    if (!rc)
+        rc = zl_text_add(joined, right, right_len, err);
+    if (rc)
+        return rc;
+    const struct {
+        const char *s;
+        size_t len;
+    } text[3] = {{left, left_len}, {right, right_len}, {joined->s, joined->n}};
+    int32_t id[3];
+    for (int k = 0; k < 3; k++) {
+        id[k] = zl_vocab_find(&t->vocab, text[k].s, text[k].len);
+        if (id[k] < 0 || (t->vocab.piece[id[k]].flags & ZL_PIECE_UNMERGED))
+            return zl_fail(err, ZL_EINPUT,
+                           "%s: merge %llu needs the token \"%.*s\", which the vocabulary does not "
+                           "have",
+                           t->source, (unsigned long long)i,
+                           text[k].len < 64 ? (int)text[k].len : 64, text[k].s);
+    }
+    zl_merges_put(&t->merges, id[0], id[1], rank, id[2]);
+    return 0;
+}
+
 static struct zl_pretokenizer *new_stage(struct zl_tokenizer *t, struct zl_error *err)
 {
     if (t->n_pre == ZL_TOK_MAX_STAGES) {

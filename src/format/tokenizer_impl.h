@@ -233,6 +233,10 @@ int zl_ids_add(struct zl_ids *ids, int32_t id, struct zl_error *err);
 struct zl_tokenizer *zl_tok_new(const char *source, struct zl_error *err);
 int zl_tok_add_token(struct zl_tokenizer *t, const struct zl_added_token *token,
                      struct zl_error *err);
+/* Merge number i of the file, its texts and its rank; `joined` is the caller's to free. */
+int zl_tok_add_merge(struct zl_tokenizer *t, uint64_t i, uint32_t rank, const char *left,
+                     size_t left_len, const char *right, size_t right_len, struct zl_text *joined,
+                     struct zl_error *err);
 int zl_tok_byte_level_stage(struct zl_tokenizer *t, bool add_space, bool use_regex,
                             struct zl_error *err);
 int zl_tok_regex_stage(struct zl_tokenizer *t, const char *pattern, size_t len, enum zl_split how,

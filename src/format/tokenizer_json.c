@@ -266,31 +266,12 @@ static int read_merge(const struct zl_json *r, const json_t *v, size_t i, uint32
 {
     const char *text[2];
     size_t len[2];
-    int32_t id[3] = {-1, -1, -1};
     if (!merge_texts(v, text, len))
         return zl_fail(r->err, ZL_EINPUT,
                        "%s: merge %zu is %s, expected \"left right\" or [\"left\", \"right\"]",
                        r->file, i,
                        json_is_string(v) ? "a string without exactly one blank" : zl_json_kind(v));
-    joined->n = 0;
-    for (int k = 0; k < 2; k++) {
-        id[k] = zl_vocab_find(&t->vocab, text[k], len[k]);
-        int rc = zl_text_add(joined, text[k], len[k], r->err);
-        if (rc)
-            return rc;
-    }
-    id[2] = zl_vocab_find(&t->vocab, joined->s, joined->n);
-    for (int k = 0; k < 3; k++)
-        if (id[k] < 0 || (t->vocab.piece[id[k]].flags & ZL_PIECE_UNMERGED))
-            return zl_fail(
-                r->err, ZL_EINPUT,
-                "%s: merge %zu needs the token \"%.100s\", which model.vocab does not have",
-                r->file, i,
-                k == 0   ? text[0]
-                : k == 1 ? text[1]
-                         : joined->s);
-    zl_merges_put(&t->merges, id[0], id[1], rank, id[2]);
-    return 0;
+    return zl_tok_add_merge(t, i, rank, text[0], len[0], text[1], len[1], joined, r->err);
 }
 
 static int read_merges(const struct zl_json *r, const json_t *merges, struct zl_tokenizer *t)

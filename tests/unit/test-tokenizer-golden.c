@@ -108,6 +108,63 @@ static void equals_reference(void **state)
     zl_tokenizer_close(t);
 }
 
+/* The tokenizer of a GGUF file against the cases of the tokenizer.json that it was made from. */
+static void gguf_equals(const char *path, const char *cases, bool add_bos)
+{
+    struct zl_gguf *g = NULL;
+    struct zl_tokenizer *t = NULL;
+    struct zl_error err = {0};
+    if (zl_gguf_open(path, &g, &err) || zl_tokenizer_open_gguf(g, &t, &err))
+        fail_msg("%s", err.text);
+    zl_gguf_close(g);
+    assert_int_equal(zl_tokenizer_adds_bos(t), add_bos);
+    size_t n = 0, failed = check_cases(t, cases, &n);
+    print_message("%s: %zu of %zu cases equal\n", path, n - failed, n);
+    assert_int_equal(failed, 0);
+    assert_true(n > 100);
+    zl_tokenizer_close(t);
+}
+
+struct pair {
+    const char *gguf, *json;
+    bool add_bos;
+};
+
+static void gguf_equals_reference(void **state)
+{
+    const struct pair *p = *state;
+    char relative[256];
+    snprintf(relative, sizeof relative, "golden/gguf/%s", p->gguf);
+    const char *path = zl_test_shared(relative);
+    snprintf(relative, sizeof relative, "golden/tokenizers/%s/cases.jsonl", p->json);
+    gguf_equals(path, zl_test_shared(relative), p->add_bos);
+}
+
+static void real_gguf_equals_reference(void **state)
+{
+    (void)state;
+    char path[4096];
+    const char *given = getenv("ZL_SMOLLM2"), *home = getenv("HOME");
+    if (given)
+        snprintf(path, sizeof path, "%s", given);
+    else
+        snprintf(path, sizeof path, "%s/.cache/zerolock/SmolLM2-135M-Instruct.Q4_1.gguf",
+                 home ? home : "");
+    if (access(path, R_OK) != 0) {
+        print_message("skipped: %s is not here\n", path);
+        skip();
+    }
+    gguf_equals(path, zl_test_shared("golden/tokenizers/smollm2/cases.jsonl"), false);
+}
+
+#define GGUF(file, name, bos)                                                                      \
+    {                                                                                              \
+        "gguf-equals-reference-" file, gguf_equals_reference, NULL, NULL, &(struct pair)           \
+        {                                                                                          \
+            file, name, bos                                                                        \
+        }                                                                                          \
+    }
+
 #define EQUAL(name)                                                                                \
     {                                                                                              \
         "equals-reference-" name, equals_reference, NULL, NULL, (void *)name                       \
@@ -127,6 +184,12 @@ int main(void)
         EQUAL("tiny-llama2"),
         EQUAL("tiny-llama3"),
         EQUAL("tiny-llama2-metaspace"),
+        GGUF("llama-f16.gguf", "tiny-llama2", true),
+        GGUF("llama3-f32.gguf", "tiny-llama3", true),
+        GGUF("gpt2-f16.gguf", "tiny-gpt2", false),
+        GGUF("qwen2-bf16.gguf", "tiny-qwen", false),
+        GGUF("qwen3-f32.gguf", "tiny-qwen", false),
+        cmocka_unit_test(real_gguf_equals_reference),
     };
     return cmocka_run_group_tests_name("tokenizer-golden", tests, NULL, NULL);
 }
