@@ -11,3 +11,17 @@ tests_unit_test_segment_SOURCES = tests/unit/test-segment.c tests/unit/test.h
 tests_unit_test_segment_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_segment_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_segment_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-cores
+TESTS += tests/unit/test-cores
+tests_unit_test_cores_SOURCES = tests/unit/test-cores.c tests/unit/test.h
+tests_unit_test_cores_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(HWLOC_CFLAGS) -Wno-conversion
+tests_unit_test_cores_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_cores_LDADD = libzl_pipe.la $(L_BASE) $(HWLOC_LIBS) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-team
+TESTS += tests/unit/test-team
+tests_unit_test_team_SOURCES = tests/unit/test-team.c tests/unit/test.h
+tests_unit_test_team_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_team_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_team_LDADD = libzl_pipe.la $(L_BASE) $(HWLOC_LIBS) $(CMOCKA_LIBS)
