@@ -12,6 +12,7 @@ include tests/unit/data.mk
 include tests/unit/gemm.mk
 include tests/unit/ops.mk
 include tests/unit/pipe.mk
+include tests/unit/train.mk
 include tests/golden/local.mk
 endif
 include tests/cli/local.mk

@@ -1,0 +1,93 @@
+/* The cut of a model into stages. */
+#include "tests/unit/test.h"
+
+#include "pipe/partition.h"
+
+static struct zl_partition make(struct zl_partition_request r)
+{
+    struct zl_partition p;
+    struct zl_error err = {0};
+    if (zl_partition_make(&r, &p, &err))
+        fail_msg("%s", err.text);
+    uint32_t next = 0;
+    for (uint32_t k = 0; k < p.n; k++) {
+        assert_int_equal(p.cut[k].first, next);
+        assert_true(p.cut[k].n_own >= 1);
+        next += p.cut[k].n_own;
+        assert_true(next + p.cut[k].n_shadow <= r.layers);
+        assert_int_equal(p.cut[k].map, !p.cut[k].frozen && r.readout != ZL_READOUT_LENS && next + p.cut[k].n_shadow < r.layers);
+    }
+    assert_int_equal(next, r.layers);
+    return p;
+}
+
+static void two_stages_of_thirty_layers_are_ten_and_twenty(void **state)
+{
+    (void)state;
+    struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW});
+    assert_int_equal(p.cut[0].n_own, 10);
+    assert_int_equal(p.cut[0].n_shadow, 10);
+    assert_true(p.cut[0].map);
+    assert_int_equal(p.cut[1].n_own, 20);
+    assert_int_equal(p.cut[1].n_shadow, 0);
+}
+
+static void every_size_gives_a_whole_cut(void **state)
+{
+    (void)state;
+    for (uint32_t layers = 1; layers <= 48; layers++)
+        for (uint32_t stages = 1; stages <= layers; stages++)
+            for (int readout = 0; readout < 3; readout++)
+                for (uint32_t ahead = 0; ahead <= layers; ahead += 5)
+                    make((struct zl_partition_request){
+                        .layers = layers, .stages = stages, .readout = (enum zl_readout_kind)readout, .look_ahead = ahead});
+}
+
+static void blocks_without_look_ahead_are_equal(void **state)
+{
+    (void)state;
+    struct zl_partition p = make((struct zl_partition_request){.layers = 5, .stages = 3, .readout = ZL_READOUT_LENS});
+    assert_int_equal(p.cut[1].first, 1); /* floor(k L / K) */
+    assert_int_equal(p.cut[2].first, 3);
+}
+
+static void look_ahead_that_reaches_the_end_needs_no_map(void **state)
+{
+    (void)state;
+    struct zl_partition p =
+        make((struct zl_partition_request){.layers = 10, .stages = 2, .readout = ZL_READOUT_SHADOW, .look_ahead = 9});
+    assert_false(p.cut[0].map);
+}
+
+static void impossible_requests_are_refused(void **state)
+{
+    (void)state;
+    uint64_t late[2] = {1, 2}, falling[3] = {0, 4, 4}, stage[1] = {2}, both[2] = {0, 1};
+    const struct zl_partition_request bad[] = {
+        {.layers = 4, .stages = 5, .readout = ZL_READOUT_SHADOW},
+        {.layers = 4, .stages = 0, .readout = ZL_READOUT_SHADOW},
+        {.layers = 4, .stages = 2, .readout = ZL_READOUT_SHADOW, .bounds = late},
+        {.layers = 6, .stages = 3, .readout = ZL_READOUT_SHADOW, .bounds = falling},
+        {.layers = 6, .stages = 2, .readout = ZL_READOUT_SHADOW, .freeze = stage, .n_freeze = 1},
+        {.layers = 6, .stages = 2, .readout = ZL_READOUT_SHADOW, .freeze = both, .n_freeze = 2},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct zl_partition p;
+        struct zl_error err = {0};
+        assert_int_equal(zl_partition_make(&bad[i], &p, &err), ZL_EUSAGE);
+        assert_true(err.text[0] != 0);
+        print_message("  %s\n", err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_stages_of_thirty_layers_are_ten_and_twenty),
+        cmocka_unit_test(every_size_gives_a_whole_cut),
+        cmocka_unit_test(blocks_without_look_ahead_are_equal),
+        cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
+        cmocka_unit_test(impossible_requests_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
