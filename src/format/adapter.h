@@ -1,6 +1,7 @@
 /*
- * LoRA adapters in PEFT's layout: adapter_config.json + adapter_model.safetensors, in and out. Names are Hugging Face module
- * names ("model.layers.3.self_attn.q_proj"); A is [r][in], B is [out][r], the update is scale * B A.
+ * LoRA adapters in PEFT's layout: adapter_config.json + adapter_model.safetensors, in and out.
+ * Names are Hugging Face module names ("model.layers.3.self_attn.q_proj"); A is [r][in], B is
+ * [out][r], the update is scale * B A.
  */
 #ifndef ZL_FORMAT_ADAPTER_H
 #define ZL_FORMAT_ADAPTER_H
@@ -23,24 +24,34 @@ struct zl_adapter {
     size_t n;
 };
 
-/* Read a PEFT directory. Options that change the maths and that we do not have (use_dora, fan_in_fan_out with a true meaning,
- * modules_to_save, bias, …) are refused by name; unknown keys are noted once on `notes` (may be NULL) and ignored. A without B, extra
- * tensors and shape mismatches are refused. */
-int zl_adapter_read(const char *dir, struct zl_adapter *out, char *notes, size_t notes_size, struct zl_error *err);
+/* Read a PEFT directory. Options that change the maths and that we do not have (use_dora,
+ * modules_to_save, bias, lora_bias, an init_lora_weights that changes the base, …) are refused by
+ * name, and so is fan_in_fan_out with modules that are not GPT-2's Conv1D (for those it changes
+ * nothing here). Unknown keys are noted in one sentence on `notes` (may be NULL; "" when there is
+ * nothing to say) and ignored. A without B, extra tensors, shapes that disagree with each other or
+ * with the configuration, and keys of rank_pattern and alpha_pattern that match no module are
+ * refused. */
+int zl_adapter_read(const char *dir, struct zl_adapter *out, char *notes, size_t notes_size,
+                    struct zl_error *err);
 void zl_adapter_free(struct zl_adapter *a);
 
 /* What adapter_config.json says beside the modules. */
 struct zl_adapter_config {
-    const char *base_model; /* base_model_name_or_path */
-    uint32_t r;
-    double alpha;
-    const char *const *targets; /* "q_proj", … */
+    const char *base_model;     /* base_model_name_or_path; may be NULL */
+    uint32_t r;                 /* 1.. */
+    double alpha;               /* > 0: some readers take 0 for "no scaling" */
+    const char *const *targets; /* "q_proj", …; every module must end in one. n_targets 0: the
+                                   modules' own last names */
     size_t n_targets;
-    const char *task_type; /* "CAUSAL_LM" */
+    const char *task_type; /* "CAUSAL_LM"; may be NULL */
 };
 
-/* Write a PEFT directory, atomically: both files go to a temporary sibling folder that is fsynced and then renamed onto `dir` (an
- * existing one is exchanged with renameat2 and removed after). */
-int zl_adapter_write(const char *dir, const struct zl_adapter_config *c, const struct zl_adapter *a, struct zl_error *err);
+/* Write a PEFT directory. Modules whose rank or scale is not that of r and alpha go into
+ * rank_pattern and alpha_pattern, so that reading gives the same ranks and scales again. Atomic:
+ * both files go to a temporary sibling folder that is fsynced and then renamed onto `dir`; an
+ * existing adapter is exchanged with renameat2 and removed after. A folder that holds anything but
+ * an adapter's two files is not replaced: ZL_EUSAGE. */
+int zl_adapter_write(const char *dir, const struct zl_adapter_config *c, const struct zl_adapter *a,
+                     struct zl_error *err);
 
 #endif

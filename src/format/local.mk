@@ -9,14 +9,19 @@ libzl_format_la_SOURCES += \
 	src/format/lines.c src/format/lines.h \
 	src/format/order.c
 libzl_format_la_SOURCES += \
+	src/format/adapter.c src/format/adapter.h src/format/adapter_impl.h \
+	src/format/adapter_config.c \
+	src/format/adapter_write.c \
 	src/format/gguf.c src/format/gguf.h src/format/gguf_impl.h \
 	src/format/gguf_meta.c \
 	src/format/gguf_types.c src/format/gguf_types.h \
 	src/format/guard.c \
 	src/format/json_walk.c src/format/json_walk.h \
+	src/format/pattern.c src/format/pattern.h \
 	src/format/quote.c src/format/quote.h \
 	src/format/safetensors.c \
 	src/format/safetensors_dir.c \
+	src/format/safetensors_write.c \
 	src/format/tensors.c src/format/tensors.h src/format/tensors_impl.h
 libzl_format_la_SOURCES += \
 	src/format/added.c src/format/bpe.c src/format/detokenize.c src/format/encode.c src/format/normalize.c \

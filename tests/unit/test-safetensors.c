@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "format/tensors.h"
@@ -492,6 +493,96 @@ static void a_sigbus_of_others_keeps_its_effect(void **state)
     assert_string_equal(said, "");
 }
 
+static void what_is_written_loads_and_is_the_same_each_time(void **state)
+{
+    (void)state;
+    static const float data[6] = {1, -0.0f, NAN, 0x1p-149f, INFINITY, 3};
+    const struct zl_safetensors_entry e[] = {{"z", 2, {2, 3, 0, 0}, data},
+                                             {"a \"q\" \xc3\xa9", 0, {0}, data + 5},
+                                             {"none", 1, {0}, NULL}};
+    const struct zl_safetensors_entry turned[] = {e[2], e[1], e[0]};
+    const char *const metadata[] = {"format", "pt", "note", "x\ny", NULL};
+    const char *one = files_path("one"), *two = files_path("two");
+    struct zl_error err = {0};
+    struct zl_tensors *s;
+    assert_accepted(zl_safetensors_write(one, e, 3, metadata, &err), &err);
+    assert_accepted(zl_safetensors_open(one, &s, &err), &err);
+    assert_int_equal(zl_tensors_count(s), 3);
+    const struct zl_named_tensor *z = zl_tensors_find(s, "z");
+    assert_memory_equal(z->t.data, data, sizeof data);
+    assert_memory_equal(zl_tensors_find(s, e[1].name)->t.data, data + 5, 4);
+    assert_int_equal(zl_tensors_find(s, "none")->t.bytes, 0);
+    assert_string_equal(zl_tensors_metadata(s, "note"), "x\ny");
+    assert_int_equal(((uintptr_t)zl_tensors_at(s, 0)->t.data) % 64,
+                     0); /* the mapping starts at a page */
+    zl_tensors_close(s);
+
+    assert_accepted(zl_safetensors_write(two, turned, 3, metadata, &err), &err);
+    struct bytes a = {0}, b = {0};
+    const char *paths[] = {one, two};
+    struct bytes *to[] = {&a, &b};
+    for (int i = 0; i < 2; i++) {
+        unsigned char buffer[1024];
+        FILE *f = fopen(paths[i], "rb");
+        assert_non_null(f);
+        put(to[i], buffer, fread(buffer, 1, sizeof buffer, f));
+        fclose(f);
+    }
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.p, b.p, a.n);
+    bytes_free(&a);
+    bytes_free(&b);
+
+    assert_accepted(zl_safetensors_write(two, NULL, 0, NULL, &err), &err);
+    assert_accepted(zl_safetensors_open(two, &s, &err), &err);
+    assert_int_equal(zl_tensors_count(s), 0);
+    zl_tensors_close(s);
+}
+
+static void a_failed_write_leaves_the_old_file(void **state)
+{
+    (void)state;
+    static const float data[4096];
+    const struct zl_safetensors_entry good = {"a", 1, {2, 0, 0, 0}, data},
+                                      big = {"a", 1, {4096, 0, 0, 0}, data}, twice[] = {good, good},
+                                      binary = {"\xff", 1, {2, 0, 0, 0}, data},
+                                      wild = {"a", 2, {1ull << 40, 1ull << 40, 0, 0}, data};
+    const char *path = files_path("x");
+    struct zl_error err = {0};
+    struct rlimit old, small = {4096, RLIM_INFINITY};
+    assert_accepted(zl_safetensors_write(path, &good, 1, NULL, &err), &err);
+    int rc = zl_safetensors_write(path, twice, 2, NULL, &err);
+    ASSERT_REJECTED(rc, &err, path, "duplicate", "\"a\"");
+    err = (struct zl_error){0};
+    rc = zl_safetensors_write(path, &binary, 1, NULL, &err);
+    ASSERT_REJECTED(rc, &err, path, "UTF-8");
+    err = (struct zl_error){0};
+    rc = zl_safetensors_write(path, &wild, 1, NULL, &err);
+    ASSERT_REJECTED(rc, &err, path, "\"a\"");
+    err = (struct zl_error){0};
+    rc = zl_safetensors_write(path, &good, 1, (const char *const[]){"k", "\xff", NULL}, &err);
+    ASSERT_REJECTED(rc, &err, path, "metadata");
+
+    signal(SIGXFSZ, SIG_IGN); /* stands for a full disk: the write fails half way */
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    err = (struct zl_error){0};
+    rc = zl_safetensors_write(path, &big, 1, NULL, &err);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(rc, ZL_ESYSTEM);
+    assert_non_null(strstr(err.text, path));
+
+    struct zl_tensors *s;
+    err = (struct zl_error){0};
+    assert_accepted(zl_safetensors_open(path, &s, &err), &err);
+    assert_int_equal(zl_tensors_find(s, "a")->t.shape[0], 2);
+    zl_tensors_close(s);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(files_dir), 0); /* nothing temporary remains */
+    assert_int_equal(mkdir(files_dir, 0700), 0);
+}
+
 static void reference_models_open(void **state)
 {
     (void)state;
@@ -545,6 +636,8 @@ int main(void)
         FILES_TEST(shards_open_through_their_index),
         FILES_TEST(a_file_cut_while_in_use_ends_the_run_by_name),
         FILES_TEST(a_sigbus_of_others_keeps_its_effect),
+        FILES_TEST(what_is_written_loads_and_is_the_same_each_time),
+        FILES_TEST(a_failed_write_leaves_the_old_file),
         cmocka_unit_test(reference_models_open),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
