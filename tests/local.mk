@@ -16,3 +16,4 @@ include tests/unit/train.mk
 include tests/golden/local.mk
 endif
 include tests/cli/local.mk
+include tests/bench/local.mk
