@@ -1,4 +1,5 @@
 /* A tiny model for tests: see tiny.h. */
+#define _GNU_SOURCE 1
 #include "tests/unit/test.h"
 
 #include <ftw.h>
