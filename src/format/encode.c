@@ -208,17 +208,3 @@ int zl_tokenizer_encode(const struct zl_tokenizer *t, const char *text, size_t l
     free(p.buffer[1].s);
     return rc;
 }
-
-int zl_tok_normalized_length(const struct zl_tokenizer *t, const char *s, size_t n, size_t *out,
-                             struct zl_error *err)
-{
-    struct zl_text buffer[2] = {0};
-    pcre2_match_data *md = pcre2_match_data_create(1, NULL);
-    const char *text;
-    int rc = md ? zl_normalize(t, s, n, buffer, md, &text, out, err)
-                : zl_fail(err, ZL_EMEMORY, "no memory to match patterns");
-    pcre2_match_data_free(md);
-    free(buffer[0].s);
-    free(buffer[1].s);
-    return rc;
-}

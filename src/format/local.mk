@@ -24,7 +24,8 @@ libzl_format_la_SOURCES += \
 	src/format/safetensors_write.c \
 	src/format/tensors.c src/format/tensors.h src/format/tensors_impl.h
 libzl_format_la_SOURCES += \
-	src/format/added.c src/format/bpe.c src/format/detokenize.c src/format/encode.c src/format/normalize.c \
+	src/format/added.c src/format/bpe.c src/format/chat.c src/format/chat.h src/format/chat_canon.c \
+	src/format/chat_impl.h src/format/chat_template.c src/format/detokenize.c src/format/encode.c src/format/normalize.c \
 	src/format/pretokenize.c src/format/regex.c src/format/tokenizer.c src/format/tokenizer.h src/format/tokenizer_decoder.c \
 	src/format/tokenizer_dir.c src/format/tokenizer_gguf.c src/format/tokenizer_impl.h src/format/tokenizer_json.c src/format/tokenizer_json.h \
 	src/format/tokenizer_pipeline.c src/format/utf8.c src/format/vocab.c

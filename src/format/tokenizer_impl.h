@@ -262,8 +262,5 @@ int zl_tok_literal_stage(struct zl_tokenizer *t, const struct zl_pretokenizer *l
 
 /* How many bytes of the (normalized) text an id stands for; 0 for an unknown token. */
 size_t zl_tok_covers(const struct zl_tokenizer *t, int32_t id);
-/* Normalize alone, for those who count bytes (chat.c). */
-int zl_tok_normalized_length(const struct zl_tokenizer *t, const char *s, size_t n, size_t *out,
-                             struct zl_error *err);
 
 #endif
