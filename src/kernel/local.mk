@@ -4,6 +4,8 @@ libzl_kernel_la_SOURCES = \
 	src/kernel/dequant.c src/kernel/dequant.h \
 	src/kernel/gemm.c src/kernel/gemm.h src/kernel/gemm_ref.c \
 	src/kernel/isa.c src/kernel/isa.h \
+	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
+	src/kernel/reference.c src/kernel/reference.h \
 	src/kernel/pack.h \
 	src/kernel/ukr.c
 libzl_kernel_la_LIBADD =
@@ -11,7 +13,9 @@ libzl_kernel_la_LIBADD =
 # The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
 isa_sources = \
 	src/kernel/isa/dequant.c src/kernel/isa/pack.c src/kernel/isa/skinny.c src/kernel/isa/unit.h \
-	src/kernel/isa/lanes512.h src/kernel/isa/unit512.h
+	src/kernel/isa/gated.c src/kernel/isa/norm.c src/kernel/isa/rope.c \
+	src/kernel/isa/lanes512.h src/kernel/isa/unit512.h \
+	src/kernel/isa/update.c src/kernel/isa/vec.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off
 
 noinst_LTLIBRARIES += libzl_isa_baseline.la

@@ -1,0 +1,7 @@
+check_PROGRAMS += tests/unit/test-ops
+TESTS += tests/unit/test-ops
+
+tests_unit_test_ops_SOURCES = tests/unit/test-ops.c tests/unit/near.h tests/unit/test.h
+tests_unit_test_ops_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_ops_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_ops_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
