@@ -1,6 +1,7 @@
 noinst_LTLIBRARIES += libzl_kernel.la
 libzl_kernel_la_CFLAGS = $(AM_CFLAGS) $(BLIS_CFLAGS)
 libzl_kernel_la_SOURCES = \
+	src/kernel/attention.c src/kernel/attention.h src/kernel/attention_block.h \
 	src/kernel/dequant.c src/kernel/dequant.h \
 	src/kernel/gemm.c src/kernel/gemm.h src/kernel/gemm_ref.c \
 	src/kernel/isa.c src/kernel/isa.h \
@@ -12,10 +13,11 @@ libzl_kernel_la_LIBADD =
 
 # The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
 isa_sources = \
+	src/kernel/isa/attention.c src/kernel/isa/attention_backward.c \
 	src/kernel/isa/dequant.c src/kernel/isa/pack.c src/kernel/isa/skinny.c src/kernel/isa/unit.h \
 	src/kernel/isa/gated.c src/kernel/isa/norm.c src/kernel/isa/rope.c \
 	src/kernel/isa/lanes512.h src/kernel/isa/unit512.h \
-	src/kernel/isa/update.c src/kernel/isa/vec.h
+	src/kernel/isa/softmax.h src/kernel/isa/tile.h src/kernel/isa/update.c src/kernel/isa/vec.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off
 
 noinst_LTLIBRARIES += libzl_isa_baseline.la

@@ -1,7 +1,12 @@
-check_PROGRAMS += tests/unit/test-ops
-TESTS += tests/unit/test-ops
+check_PROGRAMS += tests/unit/test-ops tests/unit/test-attention
+TESTS += tests/unit/test-ops tests/unit/test-attention
 
 tests_unit_test_ops_SOURCES = tests/unit/test-ops.c tests/unit/near.h tests/unit/test.h
 tests_unit_test_ops_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_ops_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_ops_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
+
+tests_unit_test_attention_SOURCES = tests/unit/test-attention.c tests/unit/near.h tests/unit/test.h
+tests_unit_test_attention_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_attention_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)

@@ -1,0 +1,180 @@
+/*
+ * Attention over packed sequences: who computes what. The blocks themselves are in isa/attention*.c.
+ *
+ * Forward: a task is a block of queries of one head. Backward: a task is a sequence and a key/value head, which costs five products a
+ * pair of blocks; where there are too few of those for the team, blocks of queries and blocks of keys are tasks by themselves at
+ * seven products a pair. Threads take tasks by turns, the largest first. A task's result is the same whoever computes it, and
+ * a sum has the same order in both ways, so no choice made here changes a bit.
+ */
+#include "config.h"
+
+#include "kernel/attention.h"
+
+#include <assert.h>
+#include <omp.h>
+
+#include "kernel/attention_block.h"
+
+enum { BLOCK = ZL_ATTN_BLOCK, LINE = 16 /* floats */ };
+
+static int64_t blocks_of(int64_t rows)
+{
+    return (rows + BLOCK - 1) / BLOCK;
+}
+
+static int64_t round_up(int64_t floats)
+{
+    return (floats + LINE - 1) / LINE * LINE;
+}
+
+static int64_t thread_floats(int head_dim, int64_t longest)
+{
+    return round_up(zl_attn_block_floats(head_dim)) + round_up(2 * longest * zl_attn_padded(head_dim)) + LINE;
+}
+
+uint64_t zl_attention_scratch_bytes(int threads, int heads, int kv_heads, int head_dim, int64_t longest,
+                                    int64_t total_tokens)
+{
+    (void)heads, (void)kv_heads, (void)total_tokens;
+    return (uint64_t)threads * (uint64_t)thread_floats(head_dim, longest) * sizeof(float);
+}
+
+/* The tasks in their order: blocks from the last of the longest sequence down; in a block, sequences; in a sequence, heads. A
+ * cursor only moves forward, so a thread that takes task after task walks the list once. */
+struct cursor {
+    const struct zl_attn *a;
+    int heads;
+    int64_t block;
+    int seq, head;
+    int64_t task;
+};
+
+static int64_t longest_of(const struct zl_attn *a)
+{
+    int64_t longest = 0;
+    for (int s = 0; s < a->n_seqs; s++)
+        longest = a->seqs[s].q_len > longest ? a->seqs[s].q_len : longest;
+    return longest;
+}
+
+static int64_t tasks_of(const struct zl_attn *a, int heads)
+{
+    int64_t n = 0;
+    for (int s = 0; s < a->n_seqs; s++)
+        n += blocks_of(a->seqs[s].q_len) * heads;
+    return n;
+}
+
+static struct cursor first(const struct zl_attn *a, int heads)
+{
+    return (struct cursor){a, heads, blocks_of(longest_of(a)) - 1, -1, heads - 1, -1};
+}
+
+static void advance(struct cursor *c, int64_t task)
+{
+    while (c->task < task) {
+        if (++c->head == c->heads) {
+            c->head = 0;
+            do
+                if (++c->seq == c->a->n_seqs) {
+                    c->seq = 0;
+                    c->block--;
+                }
+            while (blocks_of(c->a->seqs[c->seq].q_len) <= c->block);
+        }
+        c->task++;
+    }
+}
+
+static void check(const struct zl_team *team, const struct zl_attn *a)
+{
+    assert(a->head_dim >= 1 && a->head_dim <= 256 && a->kv_heads >= 1 && a->heads % a->kv_heads == 0);
+    assert(team->scratch_bytes >=
+           zl_attention_scratch_bytes(team->threads, a->heads, a->kv_heads, a->head_dim, 0, 0));
+    (void)team, (void)a;
+}
+
+void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *out, int64_t ldo, float *lse)
+{
+    check(team, a);
+    const int64_t n = tasks_of(a, a->heads), own = thread_floats(a->head_dim, 0);
+#pragma omp parallel num_threads(team->threads) if (team->threads > 1 && n > 1)
+    {
+        struct cursor c = first(a, a->heads);
+        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
+#pragma omp for schedule(monotonic : dynamic, 1)
+        for (int64_t task = 0; task < n; task++) {
+            advance(&c, task);
+            ZL_ISA_PICK(zl_attn_forward)
+            (a, &a->seqs[c.seq], c.head, c.block * BLOCK, scratch, out, ldo, lse);
+        }
+    }
+}
+
+/* Sequences in the order of their length would need memory; instead each length of blocks is a pass over all of them. */
+static void whole_heads(const struct zl_team *team, const struct zl_attn *a, const struct zl_attn_grad *g)
+{
+    const int64_t longest = longest_of(a), own = thread_floats(a->head_dim, longest);
+    const int64_t tasks = (int64_t)a->n_seqs * a->kv_heads;
+    assert(team->scratch_bytes >= (uint64_t)team->threads * (uint64_t)own * sizeof(float));
+#pragma omp parallel num_threads(team->threads) if (team->threads > 1 && tasks > 1)
+    {
+        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
+        float *sums = scratch + round_up(zl_attn_block_floats(a->head_dim));
+        for (int64_t blocks = blocks_of(longest); blocks > 0; blocks--) {
+#pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t task = 0; task < tasks; task++) {
+                const struct zl_attn_seq *seq = &a->seqs[task / a->kv_heads];
+                if (blocks_of(seq->q_len) == blocks)
+                    ZL_ISA_PICK(zl_attn_backward)
+                    (a, g, seq, ZL_ATTN_BOTH, (int)(task % a->kv_heads), 0, scratch, sums);
+            }
+        }
+    }
+}
+
+static void blocks_alone(const struct zl_team *team, const struct zl_attn *a, const struct zl_attn_grad *g)
+{
+    const int64_t own = thread_floats(a->head_dim, 0);
+    const int64_t dkv = tasks_of(a, a->kv_heads), dq = tasks_of(a, a->heads);
+#pragma omp parallel num_threads(team->threads)
+    {
+        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
+        struct cursor c = first(a, a->kv_heads);
+        /* The first keys are seen by most queries: blocks of keys run the other way. */
+#pragma omp for schedule(monotonic : dynamic, 1) nowait
+        for (int64_t task = 0; task < dkv; task++) {
+            advance(&c, task);
+            const struct zl_attn_seq *seq = &a->seqs[c.seq];
+            ZL_ISA_PICK(zl_attn_backward)
+            (a, g, seq, ZL_ATTN_DKV, c.head, blocks_of(seq->q_len) - 1 - c.block, scratch, 0);
+        }
+        c = first(a, a->heads);
+#pragma omp for schedule(monotonic : dynamic, 1)
+        for (int64_t task = 0; task < dq; task++) {
+            advance(&c, task);
+            ZL_ISA_PICK(zl_attn_backward)
+            (a, g, &a->seqs[c.seq], ZL_ATTN_DQ, c.head, c.block, scratch, 0);
+        }
+    }
+}
+
+void zl_attention_backward(const struct zl_team *team, const struct zl_attn *a, const float *out,
+                           const float *dout, int64_t ldo, const float *lse, float *dq, float *dk, float *dv)
+{
+    check(team, a);
+    struct zl_attn_grad g = {out, dout, ldo, lse, dq, dk, dv};
+    /* Pairs of blocks: all of them, and the most in one task. */
+    int64_t all = 0, most = 0;
+    for (int s = 0; s < a->n_seqs; s++) {
+        assert(a->seqs[s].q_len == a->seqs[s].kv_len);
+        int64_t n = blocks_of(a->seqs[s].q_len), pairs = n * (n + 1) / 2 * (a->heads / a->kv_heads);
+        all += pairs * a->kv_heads;
+        most = pairs > most ? pairs : most;
+    }
+    /* Tasks taken by turns end before all/threads + most (threads - 1)/threads (Graham, 1966). */
+    if (5 * (all + most * (team->threads - 1)) <= 7 * all)
+        whole_heads(team, a, &g);
+    else
+        blocks_alone(team, a, &g);
+}

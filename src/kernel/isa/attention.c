@@ -1,0 +1,72 @@
+/*
+ * Forward attention of one block of queries (attention_block.h), after Dao, FlashAttention-2, 2023: key block after key block, with
+ * a running maximum and sum, and the output rescaled when the maximum grows.
+ */
+#include "kernel/attention_block.h"
+
+#include "kernel/isa/softmax.h"
+#include "kernel/isa/tile.h"
+
+enum { BLOCK = ZL_ATTN_BLOCK };
+
+/* Scores that the query may not see become -infinity. */
+static void hide(int64_t keys, int64_t lanes, int64_t diagonal, float *s)
+{
+    for (int64_t k = 0; k < keys; k++)
+        for (int64_t i = 0; i < lanes && i + diagonal < k; i++)
+            s[k * BLOCK + i] = -__builtin_inff();
+}
+
+static void softmax(int64_t keys, int64_t lanes, float *s, float *max, float *sum, float *factor)
+{
+    for (int64_t c = 0; c < lanes; c += VL) {
+        vf old = v_load(max + c), now = old, l = v_load(sum + c);
+        for (int64_t k = 0; k < keys; k++)
+            now = v_max(now, v_load(s + k * BLOCK + c));
+        v_store(factor + c, softmax_column(keys, s + c, BLOCK, old, now, &l));
+        v_store(max + c, now);
+        v_store(sum + c, l);
+    }
+}
+
+void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *seq, int head, int64_t q0,
+                             float *scratch, float *out, int64_t ldo, float *lse)
+{
+    const int64_t d = a->head_dim, dp = zl_attn_padded(d), offset = seq->kv_len - seq->q_len;
+    const int64_t n = seq->q_len - q0 < BLOCK ? seq->q_len - q0 : BLOCK, lanes = (n + VL - 1) / VL * VL;
+    const int64_t row = seq->q_begin + q0, keys = q0 + n + offset, kv = head / (a->heads / a->kv_heads);
+    float *qt = scratch, *v = qt + BLOCK * dp, *o = v + BLOCK * dp, *s = o + BLOCK * dp;
+    float *max = s + BLOCK * BLOCK, *sum = max + BLOCK, *factor = sum + BLOCK;
+
+    transpose(n, d, a->q + row * a->ldq + head * d, a->ldq, a->scale, qt, BLOCK);
+    for (int64_t i = 0; i < lanes; i++) {
+        max[i] = -__builtin_inff();
+        sum[i] = 0;
+    }
+    memset(o, 0, (size_t)(n * dp) * sizeof *o);
+    for (int64_t k0 = 0; k0 < keys; k0 += BLOCK) {
+        int64_t m = keys - k0 < BLOCK ? keys - k0 : BLOCK, diagonal = q0 + offset - k0;
+        pad(m, d, a->v + (seq->kv_begin + k0) * a->ldv + kv * d, a->ldv, 1, v, dp);
+        product(&(struct product){.rows = m, .lanes = lanes, .k = d,
+                                  .a = a->k + (seq->kv_begin + k0) * a->ldk + kv * d, .lda = a->ldk,
+                                  .b = qt, .ldb = BLOCK, .c = s, .ldc = BLOCK, .mode = TILE_SET,
+                                  .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
+        hide(m, lanes, diagonal, s);
+        softmax(m, lanes, s, max, sum, factor);
+        product(&(struct product){.rows = n, .lanes = dp, .k = m, .a = s, .lda = BLOCK, .a_by_k = 1,
+                                  .b = v, .ldb = dp, .c = o, .ldc = dp, .mode = TILE_SCALE, .scale = factor,
+                                  .mask = TILE_ROWS_ARE_QUERIES, .diagonal = diagonal});
+    }
+    for (int64_t c = 0; c < lanes; c += VL) {
+        vf l = v_load(sum + c);
+        v_store(factor + c, 1.0f / l);
+        v_store(max + c, v_load(max + c) + v_log(l));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float *to = out + (row + i) * ldo + head * d;
+        for (int64_t j = 0; j < d; j += VL)
+            v_store_left(to + j, v_load(o + i * dp + j) * factor[i], d - j);
+        if (lse)
+            lse[(row + i) * a->heads + head] = max[i];
+    }
+}
