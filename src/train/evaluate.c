@@ -40,7 +40,7 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
     struct zl_dataset part = e->corpus.train; /* a view of the first examples; owns nothing */
     part.n_examples = e->examples;
     const uint64_t longest = part.report.longest, micro = longest > MICRO_TOKENS ? longest : MICRO_TOKENS;
-    const struct zl_schedule_options all = {.batch_tokens = UINT64_MAX / 2, .micro_batch_tokens = micro, .epochs = 1};
+    const struct zl_schedule_options all = {.batch_tokens = UINT64_C(1) << 40, .micro_batch_tokens = micro, .epochs = 1};
     const struct zl_model *m = &e->corpus.model;
     struct zl_data_order order;
     struct zl_block block = {0};

@@ -45,7 +45,7 @@ static int plan_order(struct zl_setup *s, const struct zl_train_options *o, stru
     int rc = zl_data_order_plan(&s->corpus.train, &train, &s->order, err);
     if (rc || s->corpus.held_out.n_examples == 0)
         return rc;
-    const struct zl_schedule_options eval = {.batch_tokens = UINT64_MAX / 2, .micro_batch_tokens = micro, .epochs = 1};
+    const struct zl_schedule_options eval = {.batch_tokens = UINT64_C(1) << 40, .micro_batch_tokens = micro, .epochs = 1};
     return zl_data_order_plan(&s->corpus.held_out, &eval, &s->eval_order, err);
 }
 
