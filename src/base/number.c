@@ -180,6 +180,10 @@ static void print(char out[ZL_NUMBER_TEXT], const char *format, int precision, d
 
 void zl_number_text(char out[ZL_NUMBER_TEXT], double v)
 {
+    if (fabs(v) < 1e15 && v == floor(v)) { /* 10000, not 1e+04 */
+        print(out, "%.*f", 0, v);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         print(out, "%.*g", digits, v);
         if (isnan(v) || strtod_l(out, NULL, the_c_locale()) == v)

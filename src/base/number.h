@@ -27,7 +27,7 @@ int zl_number_size(const char *text, const char *what, uint64_t *out, struct zl_
 
 #define ZL_NUMBER_TEXT 40 /* bytes that hold any of these texts */
 
-/* The shortest decimal that reads back as the same double: 0.003, 1e-05. */
+/* The shortest decimal that reads back as the same double: 0.003, 1e-05; whole numbers below 1e15 in full: 10000. */
 void zl_number_text(char out[ZL_NUMBER_TEXT], double v);
 
 /* v with a fixed number of decimals (0..9), a point as decimal sign whatever the locale; "inf" and "nan" as such. */

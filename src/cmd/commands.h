@@ -24,6 +24,9 @@ struct zl_inspect_options {
 };
 int zl_inspect_options_settle(const struct zl_inspect_options *o, struct zl_error *err);
 
+/* Note which OMP_ or BLIS_ settings of the environment do not count here. For commands that compute, once quiet is known. */
+void zl_tell_foreign_settings(void);
+
 /* Each runs its command with argv[0] = the command's name and returns the exit status. */
 int zl_cmd_train(int argc, char **argv);
 int zl_cmd_eval(int argc, char **argv);

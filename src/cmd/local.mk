@@ -14,3 +14,16 @@ libzl_cmd_la_SOURCES = \
 	src/cmd/train_options.c \
 	src/cmd/train_settle.c
 L_CMD = libzl_cmd.la $(YAML_LIBS) $(L_BASE)
+
+bin_PROGRAMS += zerolock
+zerolock_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
+zerolock_SOURCES = \
+	src/cmd/eval.c \
+	src/cmd/generate.c \
+	src/cmd/inspect.c src/cmd/inspect.h \
+	src/cmd/inspect_adapter.c \
+	src/cmd/inspect_data.c \
+	src/cmd/inspect_model.c \
+	src/cmd/main.c \
+	src/cmd/train.c
+zerolock_LDADD = $(L_CMD) $(L_TRAIN)

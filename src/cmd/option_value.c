@@ -186,8 +186,8 @@ static void put_strings(FILE *f, const struct zl_strings *s)
     fputc(']', f);
 }
 
-/* One line, or none where the field is empty. */
-static void put_value(FILE *f, const struct zl_option *o, const void *options)
+/* One line that begins with `before`, or none where the field is empty. */
+static void put_value(FILE *f, const struct zl_option *o, const char *before, const void *options)
 {
     const void *field = (const char *)options + o->offset;
     char text[ZL_NUMBER_TEXT];
@@ -196,29 +196,29 @@ static void put_value(FILE *f, const struct zl_option *o, const void *options)
     const char *string;
     switch (o->kind) {
     case ZL_OPTION_FLAG:
-        fprintf(f, "%s: %s\n", o->name, *(const bool *)field ? "true" : "false");
+        fprintf(f, "%s%s: %s\n", before, o->name, *(const bool *)field ? "true" : "false");
         return;
     case ZL_OPTION_COUNT:
     case ZL_OPTION_SIZE:
         if (*(const uint64_t *)field < (uint64_t)o->min)
             return;
-        fprintf(f, "%s: %llu\n", o->name, (unsigned long long)*(const uint64_t *)field);
+        fprintf(f, "%s%s: %llu\n", before, o->name, (unsigned long long)*(const uint64_t *)field);
         return;
     case ZL_OPTION_DOUBLE:
     case ZL_OPTION_SHARE:
         if (*(const double *)field < o->min || (o->above_min && *(const double *)field <= o->min))
             return;
         zl_number_text(text, *(const double *)field);
-        fprintf(f, "%s: %s\n", o->name, text);
+        fprintf(f, "%s%s: %s\n", before, o->name, text);
         return;
     case ZL_OPTION_CHOICE:
-        fprintf(f, "%s: %s\n", o->name, o->choices[*(const int *)field]);
+        fprintf(f, "%s%s: %s\n", before, o->name, o->choices[*(const int *)field]);
         return;
     case ZL_OPTION_STRING:
         memcpy(&string, field, sizeof string);
         if (!string)
             return;
-        fprintf(f, "%s: ", o->name);
+        fprintf(f, "%s%s: ", before, o->name);
         put_string(f, string);
         fputc('\n', f);
         return;
@@ -226,7 +226,7 @@ static void put_value(FILE *f, const struct zl_option *o, const void *options)
     case ZL_OPTION_COMMAS:
         if (!strings->n && !o->empty)
             return;
-        fprintf(f, "%s: ", o->name);
+        fprintf(f, "%s%s: ", before, o->name);
         if (strings->n)
             put_strings(f, strings);
         else
@@ -236,7 +236,7 @@ static void put_value(FILE *f, const struct zl_option *o, const void *options)
     case ZL_OPTION_NUMBERS:
         if (!numbers->n && !o->empty)
             return;
-        fprintf(f, "%s: %s", o->name, numbers->n ? "[" : o->empty);
+        fprintf(f, "%s%s: %s", before, o->name, numbers->n ? "[" : o->empty);
         for (size_t i = 0; i < numbers->n; i++)
             fprintf(f, "%s%llu", i ? ", " : "", (unsigned long long)numbers->v[i]);
         fputs(numbers->n ? "]\n" : "\n", f);
@@ -258,10 +258,16 @@ char *zl_options_text(const struct zl_command *c, const void *options)
         const struct zl_option as = {.name = name,
                                      .offset = c->operands[i].offset,
                                      .kind = c->operands[i].many ? ZL_OPTION_LIST : ZL_OPTION_STRING};
-        put_value(f, &as, options);
+        put_value(f, &as, "", options);
     }
-    for (size_t i = 0; i < c->n_options; i++)
-        put_value(f, &c->options[i], options);
+    const struct zl_given *given = (const void *)((const char *)options + c->given);
+    for (int round = 0; round < 2; round++) {
+        if (round == 1)
+            fputs("# and by default or by consequence:\n", f);
+        for (size_t i = 0; i < c->n_options; i++)
+            if (given->at[c->options[i].offset] == !round && !c->options[i].momentary)
+                put_value(f, &c->options[i], round ? "# " : "", options);
+    }
     bool failed = ferror(f);
     if (fclose(f) != 0 || failed) {
         free(text);

@@ -39,6 +39,7 @@ struct zl_option {
     double min, max;            /* of numbers; max 0: no limit */
     bool above_min, below_max;  /* the limit itself is out */
     bool required, may_be_empty;
+    bool momentary; /* of this call only: not part of a configuration that is written down */
     const char *also;  /* words that other programs use for it, for "did you mean": "learning-rate step-size" */
     const char *group; /* heading in --help; NULL: as the one before */
     const char *help;
@@ -84,7 +85,8 @@ int zl_options_parse(const struct zl_command *c, int argc, char **argv, void *op
 int zl_option_set(const struct zl_option *o, const char *text, const char *what, void *options, struct zl_memory *m,
                   struct zl_error *err);
 
-/* The options' values as a configuration file that gives them again. malloc'd; NULL without memory. */
+/* The options' values as a configuration file that gives them again: what the user gave, and as comments what was the default or
+ * followed from other options. malloc'd; NULL without memory. */
 char *zl_options_text(const struct zl_command *c, const void *options);
 
 /* By name or letter among the command's and the common options; NULL: unknown. */

@@ -36,6 +36,7 @@ static const struct zl_option options[] = {
      .help = "Folder of the run: adapter, metrics, configuration. Made if missing."},
     {.name = "force",
      .letter = 'f',
+     .momentary = true,
      .kind = ZL_OPTION_FLAG,
      FIELD(force),
      .also = "overwrite overwrite-output-dir",
@@ -68,7 +69,7 @@ static const struct zl_option options[] = {
      .kind = ZL_OPTION_STRING,
      FIELD(init_adapter),
      .also = "adapter resume-from adapter-name-or-path",
-     .help = "Start from this PEFT adapter instead of a fresh one. Its rank and modules must be those of the run."},
+     .help = "Start from this PEFT adapter instead of a fresh one. Rank, alpha and targets are its own."},
 
     {.name = "steps",
      .letter = 'n',
@@ -145,7 +146,7 @@ static const struct zl_option options[] = {
      .kind = ZL_OPTION_NUMBERS,
      FIELD(bounds),
      .max = 65535,
-     .shown = "the last stage gets two thirds of the layers, the others share the rest",
+     .shown = "balanced with the look-ahead; the last stage is the largest",
      .also = "cuts split-layers",
      .help = "First layer of each stage, beginning with 0."},
     {.name = "freeze",
@@ -222,7 +223,7 @@ static const struct zl_option options[] = {
      .fallback = "all-linear",
      .empty = "all-linear",
      .also = "target-modules lora-target lora-targets modules",
-     .help = "Projections that get an adapter, such as q_proj,v_proj; all-linear means all of attention and MLP, not the output head."},
+     .help = "Projections that get an adapter, such as q_proj,v_proj, or attention, or mlp; all-linear means both of these, not the output head."},
 
     {.name = "lr",
      .arg = "NUMBER",
@@ -308,7 +309,12 @@ static const struct zl_option options[] = {
      FIELD(seed),
      .fallback = "0",
      .help = "Chooses the order of the data, the held-out examples and the adapter's first values."},
-    {.name = "quiet", .letter = 'q', .kind = ZL_OPTION_FLAG, FIELD(quiet), .help = "No notes and no progress, only warnings and errors."},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = ZL_OPTION_FLAG,
+     FIELD(quiet),
+     .momentary = true,
+     .help = "No notes and no progress, only warnings and errors."},
 };
 
 static const char *const usage[] = {"MODEL DATA... -o RUN [OPTION]...", NULL};

@@ -74,28 +74,20 @@ static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
     return 0;
 }
 
-/* The sizes that hold one another: example <= micro-batch <= step. What the user gave is not changed: a contradiction is an error;
- * a default gives way, and where that changes what is trained it is said. */
+/* A micro-batch is a part of a step. What the user gave is not changed: a contradiction is an error; the default gives way. */
 static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
 {
-    if (o->micro_batch_tokens > o->batch_tokens) {
-        if (ZL_GIVEN(o, micro_batch_tokens))
-            return zl_fail(err, ZL_EUSAGE, "--micro-batch-tokens %llu is more than the %llu of --batch-tokens",
-                           (ull)o->micro_batch_tokens, (ull)o->batch_tokens);
-        o->micro_batch_tokens = o->batch_tokens;
-    }
-    if (o->max_length <= o->micro_batch_tokens)
+    if (o->micro_batch_tokens <= o->batch_tokens)
         return 0;
-    if (ZL_GIVEN(o, max_length))
-        return zl_fail(err, ZL_EUSAGE, "--max-length %llu does not fit in a micro-batch of %llu tokens (--micro-batch-tokens)",
-                       (ull)o->max_length, (ull)o->micro_batch_tokens);
-    zl_note("examples are cut at %llu tokens, what a micro-batch holds", (ull)o->micro_batch_tokens);
-    o->max_length = o->micro_batch_tokens;
+    if (ZL_GIVEN(o, micro_batch_tokens))
+        return zl_fail(err, ZL_EUSAGE, "--micro-batch-tokens %llu is more than the %llu of --batch-tokens",
+                       (ull)o->micro_batch_tokens, (ull)o->batch_tokens);
+    o->micro_batch_tokens = o->batch_tokens;
     return 0;
 }
 
 /* Options that change nothing in a run of this kind. */
-enum { WITH_BP, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, CASES };
+enum { WITH_BP, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, WITH_ADAPTER, CASES };
 
 static const struct {
     const char *because;
@@ -106,6 +98,7 @@ static const struct {
     [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "ring-depth"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
+    [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
 };
 
 static void note_without_effect(const struct zl_train_options *o)
@@ -116,6 +109,7 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITH_ONE_STAGE] = one,
         [WITHOUT_SHADOW] = !bp && !one && o->readout != ZL_READOUT_SHADOW,
         [WITHOUT_EVALUATION] = !o->eval_data && !(o->eval_split > 0),
+        [WITH_ADAPTER] = o->init_adapter != NULL,
     };
     for (int i = 0; i < CASES; i++)
         for (const char *const *name = without_effect[i].names; holds[i] && *name; name++)

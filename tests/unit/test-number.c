@@ -156,6 +156,8 @@ static void the_shortest_text_reads_back_as_the_same_double(void **state)
     assert_string_equal(text, "0.003");
     zl_number_text(text, 16);
     assert_string_equal(text, "16");
+    zl_number_text(text, 10000);
+    assert_string_equal(text, "10000");
     zl_number_text(text, 1e-5);
     assert_string_equal(text, "1e-05");
 }

@@ -188,7 +188,6 @@ static void contradictions_are_refused(void **state)
     refused(TRAIN("--freeze", "2"), "--freeze names stage 2, but there are 2 stages, counted from 0");
     refused(TRAIN("--freeze", "0,1"), "--freeze names every stage, so nothing would train");
     refused(TRAIN("--micro-batch-tokens", "4096"), "--micro-batch-tokens 4096 is more than the 2048 of --batch-tokens");
-    refused(TRAIN("--max-length", "2000"), "--max-length 2000 does not fit in a micro-batch of 1024 tokens (--micro-batch-tokens)");
 }
 
 static void a_default_gives_way_to_a_given_size(void **state)
@@ -197,8 +196,7 @@ static void a_default_gives_way_to_a_given_size(void **state)
     struct result *r = TRAIN("--batch-tokens", "256");
     assert_int_equal(r->rc, 0);
     assert_int_equal(r->o.micro_batch_tokens, 256);
-    assert_int_equal(r->o.max_length, 256);
-    assert_string_equal(r->notes, "zerolock: examples are cut at 256 tokens, what a micro-batch holds\n");
+    assert_string_equal(r->notes, "");
 }
 
 static void an_option_without_effect_is_noted(void **state)
@@ -213,6 +211,8 @@ static void an_option_without_effect_is_noted(void **state)
                         "zerolock: --look-ahead has no effect without --readout shadow\n");
     assert_string_equal(TRAIN("--eval-every", "4")->notes,
                         "zerolock: --eval-every has no effect without --eval-data or --eval-split\n");
+    assert_string_equal(TRAIN("--init-adapter", "a", "--rank", "4")->notes,
+                        "zerolock: --rank has no effect with --init-adapter, which brings its own\n");
     assert_string_equal(TRAIN("--eval-every", "4", "--eval-split", "10%", "--look-ahead", "3")->notes, "");
 }
 
@@ -335,9 +335,12 @@ static void options_written_as_text_read_back_the_same(void **state)
 {
     (void)state;
     struct result *r = TRAIN("--lr", "0.0001234567890123456", "--targets", "q_proj,v_proj", "--bounds", "0,4", "--eval-split", "10%",
-                             "--init-adapter", "a \"b\" \\ \xc3\xa4 #:\n", "--preset", "paper", "--seed", "18446744073709551615", "more");
+                             "--init-adapter", "a \"b\" \\ \xc3\xa4 #:\n", "--preset", "paper", "--seed", "18446744073709551615", "--steps", "9", "-fq", "more");
     assert_int_equal(r->rc, 0);
     char *text = zl_options_text(&zl_train_command, &r->o);
+    assert_non_null(strstr(text, "\nsteps: 9\n"));
+    assert_non_null(strstr(text, "\n# beta2: 0.99\n"));
+    assert_null(strstr(text, "force"));
     struct zl_train_options before = r->o;
     char *adapter = strdup(before.init_adapter);
     r = train("--config", config(text), NULL);
