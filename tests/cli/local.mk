@@ -1,0 +1,12 @@
+# The program as a user calls it. The scripts work in a folder of their own and skip (77) what needs more than is here.
+CLI_TESTS = tests/cli/completion.sh tests/cli/man-pages.sh tests/cli/usage.sh
+TESTS += $(CLI_TESTS)
+dist_check_SCRIPTS += $(CLI_TESTS)
+EXTRA_DIST += tests/cli/lib.sh
+if HAVE_CMOCKA
+check_PROGRAMS += tests/cli/make-tiny
+tests_cli_make_tiny_SOURCES = tests/cli/make-tiny.c tests/tiny.c tests/tiny.h
+tests_cli_make_tiny_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS) -Wno-conversion
+tests_cli_make_tiny_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_cli_make_tiny_LDADD = $(L_FORMAT) $(CMOCKA_LIBS)
+endif
