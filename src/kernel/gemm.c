@@ -28,6 +28,11 @@ enum {
     SLACK = ZL_UKR_SLACK
 };
 
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* A run of K inside one term; a block is one or more of them. */
 struct piece {
     int term;
@@ -98,6 +103,27 @@ static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const
     }
 }
 
+/* Ask for part `part` of `parts` of the stored bytes that pack_weights() will read. Weights come from memory, once each time they are
+ * used; the tiles computed in between give them time to arrive. */
+static void prefetch_weights(const struct zl_gemm *g, const struct block *b, int64_t n0, int64_t n, int64_t part,
+                             int64_t parts)
+{
+    for (int i = 0; i < b->n_pieces; i++) {
+        const struct zl_gemm_term *t = &g->term[b->piece[i].term];
+        const int64_t unit = zl_type_info[t->b_type].block, bytes = zl_type_info[t->b_type].block_bytes;
+        const bool nk = t->b_layout == ZL_B_NK;
+        const int64_t first = nk ? n0 : b->piece[i].k0, rows = nk ? n : b->piece[i].kc;
+        const int64_t from = nk ? b->piece[i].k0 : n0, to = from + (nk ? b->piece[i].kc : n);
+        for (int64_t r = first + rows * part / parts; r < first + rows * (part + 1) / parts; r++) {
+            const char *row = (const char *)t->b + (t->b_rows ? t->b_rows[r] : r) * zl_pack_row_bytes(t->b_type, t->ldb);
+            const char *end = row + ceil_div(to, unit) * bytes;
+            for (const char *p = row + from / unit * bytes; p < end; p += 64)
+                __builtin_prefetch(p, 0, 3);
+            __builtin_prefetch(end - 1, 0, 3);
+        }
+    }
+}
+
 /* Where the activations of a block lie, from row m0 on. */
 static void strips_of(const struct zl_gemm *g, const struct block *b, int64_t m0, struct zl_strip *s)
 {
@@ -146,11 +172,6 @@ struct job {
     int first;                        /* the group opens the sum */
 };
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static uint64_t thread_bytes(void)
 {
     uint64_t floats = (uint64_t)ZL_UKR_WIDEST * KC + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
@@ -177,12 +198,17 @@ static int64_t row_parts(int threads, int64_t n_panels, int64_t m_panels)
     return best;
 }
 
-/* One panel of N for M panels [from, to): all K blocks of the group. */
-static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to)
+static int width(const struct job *j, int64_t n0)
+{
+    return (int)(j->g->n - n0 < j->f.u->pn ? j->g->n - n0 : j->f.u->pn);
+}
+
+/* The panel of N at n0 for M panels [from, to): all K blocks of the group. next: the panel that this thread is likely to do then. */
+static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int64_t next)
 {
     const struct zl_gemm *g = j->g;
     const int pm = j->f.u->pm, pn = j->f.u->pn;
-    const int n = (int)(g->n - n0 < pn ? g->n - n0 : pn);
+    const int n = width(j, n0);
     const int64_t full = j->m / pm;
     float *weights = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
     float *spare = weights + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
@@ -193,6 +219,10 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to)
         const float beta = opens && !g->bias ? 0 : 1;
         pack_weights(&j->f, g, block, n0, n, weights);
         for (int64_t i = from; i < to; i++) {
+            if (b + 1 < j->n_blocks)
+                prefetch_weights(g, block + 1, n0, n, i - from, to - from);
+            else if (next < g->n)
+                prefetch_weights(g, j->block, next, width(j, next), i - from, to - from);
             const int rows = (int)(i < full ? pm : j->m - full * pm);
             float *c = g->c + (j->m0 + i * pm) * g->ldc + n0;
             if (opens && g->bias)
@@ -216,8 +246,11 @@ static void group(const struct job *j)
 {
     const int pm = j->f.u->pm, pn = j->f.u->pn;
     const int64_t full = j->m / pm, m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
-    const int64_t parts = row_parts(omp_get_num_threads(), n_panels, m_panels);
+    const int threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    const int64_t parts = row_parts(threads, n_panels, m_panels);
     float *dst = j->shared;
+    if (thread < n_panels * parts)
+        prefetch_weights(j->g, j->block, thread / parts * pn, width(j, thread / parts * pn), 0, 1);
     for (int b = 0; b < j->n_blocks; b++) {
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < full; i++)
@@ -230,7 +263,8 @@ static void group(const struct job *j)
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < n_panels * parts; i++) {
         int64_t part = i % parts;
-        panel(j, i / parts * pn, m_panels * part / parts, m_panels * (part + 1) / parts);
+        panel(j, i / parts * pn, m_panels * part / parts, m_panels * (part + 1) / parts,
+              (i + threads) / parts * pn);
     }
 }
 

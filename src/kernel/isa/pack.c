@@ -90,6 +90,16 @@ static void nk_tile(const struct zl_weight *w, int64_t n0, int n, int64_t k0, in
 #ifdef __AVX512F__
 #define NK_LANES 16
 
+/* Into the first-level cache, all lines at once: the work below walks sixteen rows in small steps, and would wait for each line. */
+static void nk_fetch(enum zl_type type, const uint8_t *const p[16], int rows, int64_t k0, int64_t kc)
+{
+    const int64_t unit = zl_type_info[type].block, bytes = zl_type_info[type].block_bytes;
+    const int64_t from = k0 / unit * bytes, to = (k0 + kc + unit - 1) / unit * bytes;
+    for (int r = 0; r < rows; r++)
+        for (int64_t at = from; at < to; at += 64)
+            __builtin_prefetch(p[r] + at, 0, 3);
+}
+
 /* Units [u, end) of up to sixteen rows. */
 static void nk_lanes(enum zl_type type, const uint8_t *const p[16], int rows, int64_t u, int64_t end, int pn,
                      float *dst)
@@ -124,6 +134,7 @@ void ZL_ISA(zl_pack_nk)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
             int rows = n - j0 < 0 ? 0 : n - j0 < NK_LANES ? n - j0 : NK_LANES;
             for (int j = 0; j < NK_LANES; j++) /* lanes without a row read the first one, to no effect */
                 p[j] = row_at(w, n0 + (j < rows ? j0 + j : 0));
+            nk_fetch(w->type, p, rows, k0, done);
             nk_lanes(w->type, p, rows, k0 / 32, k0 / 32 + done / 32, pn, dst + j0);
         }
     }
@@ -133,31 +144,47 @@ void ZL_ISA(zl_pack_nk)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
 }
 
 #ifdef __AVX512F__
-/* Twelve rows, sixteen k at a time: 4 x 4 transposed inside the quarters of registers, each quarter stored where it belongs. */
+/* Four rows, sixteen k: v[c] quarter q = the four rows' element 4 q + c. */
+static inline void four_rows(const float *a, int64_t lda, __m512 scale, __m512 v[4])
+{
+    __m512 q[4];
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm512_mul_ps(scale, _mm512_loadu_ps(a + i * lda));
+    __m512d s = _mm512_castps_pd(_mm512_unpacklo_ps(q[0], q[1]));
+    __m512d t = _mm512_castps_pd(_mm512_unpackhi_ps(q[0], q[1]));
+    __m512d x = _mm512_castps_pd(_mm512_unpacklo_ps(q[2], q[3]));
+    __m512d y = _mm512_castps_pd(_mm512_unpackhi_ps(q[2], q[3]));
+    v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(s, x));
+    v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(s, x));
+    v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(t, y));
+    v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(t, y));
+}
+
+/* The quarters q of a, b, c, d side by side, to dst[q * 48]. */
+static inline void quarters(__m512 a, __m512 b, __m512 c, __m512 d, float *dst)
+{
+    __m512 s = _mm512_shuffle_f32x4(a, b, 0x44), t = _mm512_shuffle_f32x4(c, d, 0x44);
+    __m512 x = _mm512_shuffle_f32x4(a, b, 0xee), y = _mm512_shuffle_f32x4(c, d, 0xee);
+    _mm512_storeu_ps(dst, _mm512_shuffle_f32x4(s, t, 0x88));
+    _mm512_storeu_ps(dst + 48, _mm512_shuffle_f32x4(s, t, 0xdd));
+    _mm512_storeu_ps(dst + 96, _mm512_shuffle_f32x4(x, y, 0x88));
+    _mm512_storeu_ps(dst + 144, _mm512_shuffle_f32x4(x, y, 0xdd));
+}
+
+/* Twelve rows: four k of them are three whole registers, so that no store straddles cache lines. */
 static int64_t m_twelve(const float *a, int64_t lda, int64_t kc, float alpha, float *dst)
 {
     const __m512 scale = _mm512_set1_ps(alpha);
     int64_t k = 0;
-    for (; k + 16 <= kc; k += 16, dst += 16 * 12)
-        for (int g = 0; g < 12; g += 4) {
-            __m512 q[4], v[4];
-            for (int i = 0; i < 4; i++)
-                q[i] = _mm512_mul_ps(scale, _mm512_loadu_ps(a + (g + i) * lda + k));
-            __m512d s = _mm512_castps_pd(_mm512_unpacklo_ps(q[0], q[1]));
-            __m512d t = _mm512_castps_pd(_mm512_unpackhi_ps(q[0], q[1]));
-            __m512d x = _mm512_castps_pd(_mm512_unpacklo_ps(q[2], q[3]));
-            __m512d y = _mm512_castps_pd(_mm512_unpackhi_ps(q[2], q[3]));
-            v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(s, x));
-            v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(s, x));
-            v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(t, y));
-            v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(t, y));
-            for (int c = 0; c < 4; c++) {
-                _mm_storeu_ps(dst + c * 12 + g, _mm512_castps512_ps128(v[c]));
-                _mm_storeu_ps(dst + (4 + c) * 12 + g, _mm512_extractf32x4_ps(v[c], 1));
-                _mm_storeu_ps(dst + (8 + c) * 12 + g, _mm512_extractf32x4_ps(v[c], 2));
-                _mm_storeu_ps(dst + (12 + c) * 12 + g, _mm512_extractf32x4_ps(v[c], 3));
-            }
-        }
+    for (; k + 16 <= kc; k += 16, a += 16, dst += 16 * 12) {
+        __m512 x[4], y[4], z[4];
+        four_rows(a, lda, scale, x);
+        four_rows(a + 4 * lda, lda, scale, y);
+        four_rows(a + 8 * lda, lda, scale, z);
+        quarters(x[0], y[0], z[0], x[1], dst);
+        quarters(y[1], z[1], x[2], y[2], dst + 16);
+        quarters(z[2], x[3], y[3], z[3], dst + 32);
+    }
     return k;
 }
 #endif
@@ -170,13 +197,25 @@ static inline void m_copy(const float *a, int64_t lda, int64_t kc, float alpha, 
             dst[i] = alpha * a[i];
 }
 
+/* Twelve, with a mask where there is one. */
+static inline void m_twelve_copy(const float *a, int64_t lda, int64_t kc, float alpha, float *dst)
+{
+#ifdef __AVX512F__
+    const __m512 scale = _mm512_set1_ps(alpha);
+    for (int64_t k = 0; k < kc; k++, dst += 12, a += lda)
+        _mm512_mask_storeu_ps(dst, 0x0fff, _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(0x0fff, a)));
+#else
+    m_copy(a, lda, kc, alpha, 12, dst);
+#endif
+}
+
 void ZL_ISA(zl_pack_m)(const float *a, int64_t lda, int transposed, int m, int64_t kc, float alpha,
                        int pm, float *dst)
 {
     int64_t row = transposed ? 1 : lda, column = transposed ? lda : 1, k = 0;
     if (transposed && m == pm) {
         if (pm == 12)
-            m_copy(a, lda, kc, alpha, 12, dst);
+            m_twelve_copy(a, lda, kc, alpha, dst);
         else if (pm == 6)
             m_copy(a, lda, kc, alpha, 6, dst);
         else
