@@ -92,14 +92,18 @@ struct kernels {
     zl_skinny_fn *skinny;
 };
 
-static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
-                         int64_t n0, int n, float *dst)
+/* The block's weights as a panel of `width` columns, times their terms' alpha. */
+static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b, int64_t n0, int n,
+                         int width, float *dst)
 {
     for (int i = 0; i < b->n_pieces; i++) {
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
         struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
-        (t->b_layout == ZL_B_NK ? f->nk : f->kn)(&w, n0, n, b->piece[i].k0, b->piece[i].kc, f->u->pn, dst);
-        dst += b->piece[i].kc * f->u->pn;
+        (t->b_layout == ZL_B_NK ? f->nk : f->kn)(&w, n0, n, b->piece[i].k0, b->piece[i].kc, width, dst);
+        if (t->alpha != 1)
+            for (int64_t e = 0; e < b->piece[i].kc * width; e++)
+                dst[e] *= t->alpha;
+        dst += b->piece[i].kc * width;
     }
 }
 
@@ -130,7 +134,7 @@ static void strips_of(const struct zl_gemm *g, const struct block *b, int64_t m0
     for (int i = 0; i < b->n_pieces; i++) {
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
         int64_t row = t->a_transposed ? 1 : t->lda, column = t->a_transposed ? t->lda : 1;
-        s[i] = (struct zl_strip){t->a + m0 * row + b->piece[i].k0 * column, row, column, b->piece[i].kc, t->alpha};
+        s[i] = (struct zl_strip){t->a + m0 * row + b->piece[i].k0 * column, row, column, b->piece[i].kc};
     }
 }
 
@@ -141,7 +145,7 @@ static void pack_activations(const struct kernels *f, const struct zl_gemm *g, c
     strips_of(g, b, m0, s);
     for (int i = 0; i < b->n_pieces; i++) {
         bool transposed = s[i].row == 1 && g->term[b->piece[i].term].a_transposed;
-        f->m(s[i].a, transposed ? s[i].column : s[i].row, transposed, f->u->pm, s[i].kc, s[i].alpha, f->u->pm, dst);
+        f->m(s[i].a, transposed ? s[i].column : s[i].row, transposed, f->u->pm, s[i].kc, f->u->pm, dst);
         dst += s[i].kc * f->u->pm;
     }
 }
@@ -203,21 +207,45 @@ static int width(const struct job *j, int64_t n0)
     return (int)(j->g->n - n0 < j->f.u->pn ? j->g->n - n0 : j->f.u->pn);
 }
 
+/* A float32 matrix that already looks like a panel, its rows of K one after the other; or NULL. */
+static const float *ready_panel(const struct zl_gemm *g, const struct block *b, int64_t n0)
+{
+    const struct zl_gemm_term *t = &g->term[b->piece[0].term];
+    if (b->n_pieces != 1 || t->alpha != 1 || t->b_type != ZL_F32 || t->b_layout != ZL_B_KN || t->b_rows || (uintptr_t)t->b % sizeof(float))
+        return NULL;
+    return (const float *)t->b + b->piece[0].k0 * t->ldb + n0;
+}
+
+/* Rows [m0, m0 + m) by a panel, unpacked. Few rows spare a panel that is ready the copying. */
+static void skinny(const struct job *j, const struct block *b, const float *weights, int64_t pn, int64_t m0, int m,
+                   int64_t n0, int n, float beta)
+{
+    struct zl_strip s[ZL_GEMM_TERMS];
+    strips_of(j->g, b, m0, s);
+    j->f.skinny(m, b->n_pieces, s, weights, pn, n, beta, j->g->c + m0 * j->g->ldc + n0, j->g->ldc);
+}
+
 /* The panel of N at n0 for M panels [from, to): all K blocks of the group. next: the panel that this thread is likely to do then. */
 static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int64_t next)
 {
     const struct zl_gemm *g = j->g;
-    const int pm = j->f.u->pm, pn = j->f.u->pn;
-    const int n = width(j, n0);
+    const int pm = j->f.u->pm, n = width(j, n0);
+    const bool narrow = n <= j->f.u->pn / 2; /* half the kernel's width would be wasted */
+    const int pn = narrow ? j->f.u->pn / 2 : j->f.u->pn;
     const int64_t full = j->m / pm;
-    float *weights = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
-    float *spare = weights + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
+    float *own = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
+    float *spare = own + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
     const float *activations = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
         const struct block *block = &j->block[b];
         const bool opens = j->first && b == 0 && !g->accumulate;
         const float beta = opens && !g->bias ? 0 : 1;
-        pack_weights(&j->f, g, block, n0, n, weights);
+        const float *weights = full == 0 && n % 16 == 0 ? ready_panel(g, block, n0) : NULL;
+        const int64_t stride = weights ? g->term[block->piece[0].term].ldb : pn;
+        if (!weights) {
+            pack_weights(&j->f, g, block, n0, n, pn, own);
+            weights = own;
+        }
         for (int64_t i = from; i < to; i++) {
             if (b + 1 < j->n_blocks)
                 prefetch_weights(g, block + 1, n0, n, i - from, to - from);
@@ -228,13 +256,10 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
             if (opens && g->bias)
                 for (int r = 0; r < rows; r++)
                     memcpy(c + r * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
-            if (i < full) {
+            if (i < full && !narrow)
                 tile(j->f.u, block->kc, activations + i * pm * block->kc, weights, n, beta, c, g->ldc, spare);
-            } else {
-                struct zl_strip s[ZL_GEMM_TERMS];
-                strips_of(g, block, j->m0 + i * pm, s);
-                j->f.skinny(rows, block->n_pieces, s, weights, pn, n, beta, c, g->ldc);
-            }
+            else
+                skinny(j, block, weights, stride, j->m0 + i * pm, rows, n0, n, beta);
         }
         activations += full * pm * block->kc;
     }
@@ -251,13 +276,14 @@ static void group(const struct job *j)
     float *dst = j->shared;
     if (thread < n_panels * parts)
         prefetch_weights(j->g, j->block, thread / parts * pn, width(j, thread / parts * pn), 0, 1);
-    for (int b = 0; b < j->n_blocks; b++) {
+    const bool packed = full && j->g->n > pn / 2; /* else all is skinny */
+    for (int b = 0; b < j->n_blocks && packed; b++) {
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < full; i++)
             pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, dst + i * pm * j->block[b].kc);
         dst += full * pm * j->block[b].kc;
     }
-    if (full) {
+    if (packed) {
 #pragma omp barrier
     }
 #pragma omp for schedule(dynamic)

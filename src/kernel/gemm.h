@@ -34,7 +34,7 @@ struct zl_gemm_term {
     int64_t ldb;
     const int32_t *b_rows; /* optional: row i of B is stored row b_rows[i] (a restricted vocabulary); NULL = identity */
     int64_t k;
-    float alpha;        /* exact 1.0f for the base weight */
+    float alpha;        /* multiplies B's elements; 1.0f costs nothing */
 };
 
 #define ZL_GEMM_TERMS 4

@@ -30,22 +30,20 @@ typedef void zl_pack_nk_fn(const struct zl_weight *w, int64_t n0, int n, int64_t
                            float *dst);
 /* dst[k][pn] = element n0 + j of row k0 + k. n0 is anything. */
 typedef zl_pack_nk_fn zl_pack_kn_fn;
-/* dst[k][pm] = alpha * a[i][k] (row stride lda), or alpha * a[k][i] with `transposed`, for k < kc, i < m <= pm; zero for the rest.
- * a points at the first element wanted. */
-typedef void zl_pack_m_fn(const float *a, int64_t lda, int transposed, int m, int64_t kc, float alpha,
-                          int pm, float *dst);
+/* dst[k][pm] = a[i][k] (row stride lda), or a[k][i] with `transposed`, for k < kc, i < m <= pm; zero for the rest. a points at
+ * the first element wanted. */
+typedef void zl_pack_m_fn(const float *a, int64_t lda, int transposed, int m, int64_t kc, int pm, float *dst);
 
-/* A run of K of some rows of activations: a[r * row + k * column], times alpha. */
+/* A run of K of some rows of activations: a[r * row + k * column]. */
 struct zl_strip {
     const float *a;
     int64_t row, column, kc;
-    float alpha;
 };
 
-/* c[r][0..n) = beta c + the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m, n <= pn. beta is 0 or 1;
- * with 0, c may be garbage. */
-typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, int n,
-                          float beta, float *c, int64_t ldc);
+/* c[r][0..n) = beta c + the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m. beta is 0 or 1;
+ * with 0, c may be garbage. n <= pn, or pn is the row stride of a matrix and n a multiple of 16. */
+typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn,
+                          int n, float beta, float *c, int64_t ldc);
 
 ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
 extern zl_pack_nk_fn zl_pack_nk_baseline, zl_pack_nk_avx2, zl_pack_nk_avx512;

@@ -226,10 +226,10 @@ static void activations_pack_into_rows_of_k(void **state)
             for (int transposed = 0; transposed < 2; transposed++) {
                 int kc = transposed ? 37 : 333;
                 memset(panel, 0xff, sizeof panel);
-                ZL_ISA_PICK(zl_pack_m)(&a[1][1], 700, transposed, m, kc, 0.5f, pm, panel);
+                ZL_ISA_PICK(zl_pack_m)(&a[1][1], 700, transposed, m, kc, pm, panel);
                 for (int k = 0; k < kc; k++)
                     for (int i = 0; i < pm; i++) {
-                        float want = i >= m ? 0 : transposed ? a[1 + k][1 + i] * 0.5f : a[1 + i][1 + k] * 0.5f;
+                        float want = i >= m ? 0 : transposed ? a[1 + k][1 + i] : a[1 + i][1 + k];
                         assert_true(panel[k * pm + i] == want);
                     }
             }

@@ -145,11 +145,11 @@ void ZL_ISA(zl_pack_nk)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
 
 #ifdef __AVX512F__
 /* Four rows, sixteen k: v[c] quarter q = the four rows' element 4 q + c. */
-static inline void four_rows(const float *a, int64_t lda, __m512 scale, __m512 v[4])
+static inline void four_rows(const float *a, int64_t lda, __m512 v[4])
 {
     __m512 q[4];
     for (int i = 0; i < 4; i++)
-        q[i] = _mm512_mul_ps(scale, _mm512_loadu_ps(a + i * lda));
+        q[i] = _mm512_loadu_ps(a + i * lda);
     __m512d s = _mm512_castps_pd(_mm512_unpacklo_ps(q[0], q[1]));
     __m512d t = _mm512_castps_pd(_mm512_unpackhi_ps(q[0], q[1]));
     __m512d x = _mm512_castps_pd(_mm512_unpacklo_ps(q[2], q[3]));
@@ -172,15 +172,14 @@ static inline void quarters(__m512 a, __m512 b, __m512 c, __m512 d, float *dst)
 }
 
 /* Twelve rows: four k of them are three whole registers, so that no store straddles cache lines. */
-static int64_t m_twelve(const float *a, int64_t lda, int64_t kc, float alpha, float *dst)
+static int64_t m_twelve(const float *a, int64_t lda, int64_t kc, float *dst)
 {
-    const __m512 scale = _mm512_set1_ps(alpha);
     int64_t k = 0;
     for (; k + 16 <= kc; k += 16, a += 16, dst += 16 * 12) {
         __m512 x[4], y[4], z[4];
-        four_rows(a, lda, scale, x);
-        four_rows(a + 4 * lda, lda, scale, y);
-        four_rows(a + 8 * lda, lda, scale, z);
+        four_rows(a, lda, x);
+        four_rows(a + 4 * lda, lda, y);
+        four_rows(a + 8 * lda, lda, z);
         quarters(x[0], y[0], z[0], x[1], dst);
         quarters(y[1], z[1], x[2], y[2], dst + 16);
         quarters(z[2], x[3], y[3], z[3], dst + 32);
@@ -190,45 +189,44 @@ static int64_t m_twelve(const float *a, int64_t lda, int64_t kc, float alpha, fl
 #endif
 
 /* Rows of K that lie side by side (a transposed): copied, in vectors where the width is known. */
-static inline void m_copy(const float *a, int64_t lda, int64_t kc, float alpha, int pm, float *restrict dst)
+static inline void m_copy(const float *a, int64_t lda, int64_t kc, int pm, float *restrict dst)
 {
     for (int64_t k = 0; k < kc; k++, dst += pm, a += lda)
         for (int i = 0; i < pm; i++)
-            dst[i] = alpha * a[i];
+            dst[i] = a[i];
 }
 
 /* Twelve, with a mask where there is one. */
-static inline void m_twelve_copy(const float *a, int64_t lda, int64_t kc, float alpha, float *dst)
+static inline void m_twelve_copy(const float *a, int64_t lda, int64_t kc, float *dst)
 {
 #ifdef __AVX512F__
-    const __m512 scale = _mm512_set1_ps(alpha);
     for (int64_t k = 0; k < kc; k++, dst += 12, a += lda)
-        _mm512_mask_storeu_ps(dst, 0x0fff, _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(0x0fff, a)));
+        _mm512_mask_storeu_ps(dst, 0x0fff, _mm512_maskz_loadu_ps(0x0fff, a));
 #else
-    m_copy(a, lda, kc, alpha, 12, dst);
+    m_copy(a, lda, kc, 12, dst);
 #endif
 }
 
-void ZL_ISA(zl_pack_m)(const float *a, int64_t lda, int transposed, int m, int64_t kc, float alpha,
-                       int pm, float *dst)
+void ZL_ISA(zl_pack_m)(const float *a, int64_t lda, int transposed, int m, int64_t kc, int pm,
+                       float *dst)
 {
     int64_t row = transposed ? 1 : lda, column = transposed ? lda : 1, k = 0;
     if (transposed && m == pm) {
         if (pm == 12)
-            m_twelve_copy(a, lda, kc, alpha, dst);
+            m_twelve_copy(a, lda, kc, dst);
         else if (pm == 6)
-            m_copy(a, lda, kc, alpha, 6, dst);
+            m_copy(a, lda, kc, 6, dst);
         else
-            m_copy(a, lda, kc, alpha, pm, dst);
+            m_copy(a, lda, kc, pm, dst);
         return;
     }
 #ifdef __AVX512F__
     if (!transposed && m == 12 && pm == 12)
-        k = m_twelve(a, lda, kc, alpha, dst);
+        k = m_twelve(a, lda, kc, dst);
 #endif
     for (dst += k * pm; k < kc; k++, dst += pm) {
         for (int i = 0; i < m; i++)
-            dst[i] = alpha * a[i * row + k * column];
+            dst[i] = a[i * row + k * column];
         for (int i = m; i < pm; i++)
             dst[i] = 0;
     }

@@ -75,40 +75,27 @@ static inline void finish(vec v, int n, float beta, float *c)
 /* R rows times V vectors of a panel, R and V constants after inlining. */
 static inline __attribute__((always_inline)) void block(const int R, const int V, int n_strips,
                                                         const struct zl_strip *strips, int64_t m0,
-                                                        const float *panel, int pn, int n, float beta, float *c,
-                                                        int64_t ldc)
+                                                        const float *panel, int64_t pn, int n, float beta,
+                                                        float *c, int64_t ldc)
 {
-    vec sum[ROWS][2];
+    vec sum[12][2];
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++)
             sum[r][v] = SPLAT(0);
     for (const struct zl_strip *s = strips; s < strips + n_strips; s++) {
         const float *a = s->a + m0 * s->row;
         const int64_t row = s->row, column = s->column;
-        if (s->alpha == 1)
-            for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
-                vec b[2];
-                for (int v = 0; v < V; v++)
-                    b[v] = LOAD(panel + v * LANES);
+        for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
+            vec b[2];
+            for (int v = 0; v < V; v++)
+                b[v] = LOAD(panel + v * LANES);
 #pragma GCC unroll 12
-                for (int r = 0; r < R; r++) {
-                    vec x = SPLAT(a[r * row]);
-                    for (int v = 0; v < V; v++)
-                        sum[r][v] = FMA(x, b[v], sum[r][v]);
-                }
-            }
-        else
-            for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
-                vec b[2];
+            for (int r = 0; r < R; r++) {
+                vec x = SPLAT(a[r * row]);
                 for (int v = 0; v < V; v++)
-                    b[v] = LOAD(panel + v * LANES);
-#pragma GCC unroll 12
-                for (int r = 0; r < R; r++) {
-                    vec x = SPLAT(s->alpha * a[r * row]);
-                    for (int v = 0; v < V; v++)
-                        sum[r][v] = FMA(x, b[v], sum[r][v]);
-                }
+                    sum[r][v] = FMA(x, b[v], sum[r][v]);
             }
+        }
     }
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++)
@@ -116,7 +103,7 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
 }
 
 /* One column of the panel: for widths that are no multiple of a vector. */
-static void column(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, float beta,
+static void column(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, float beta,
                    float *c, int64_t ldc)
 {
     for (int r = 0; r < m; r++) {
@@ -124,47 +111,64 @@ static void column(int m, int n_strips, const struct zl_strip *strips, const flo
         float sum = 0;
         for (const struct zl_strip *s = strips; s < strips + n_strips; s++)
             for (int64_t k = 0; k < s->kc; k++, b += pn)
-                sum = ZL_FMA(s->alpha * s->a[r * s->row + k * s->column], *b, sum);
+                sum = ZL_FMA(s->a[r * s->row + k * s->column], *b, sum);
         c[r * ldc] = beta == 0 ? sum : sum + c[r * ldc];
     }
 }
 
-void ZL_ISA(zl_skinny)(int m, int n_strips, const struct zl_strip *strips, const float *panel, int pn, int n,
-                       float beta, float *c, int64_t ldc)
-{
-    int j = 0, step;
-    for (; j + LANES <= pn && j < n; j += step) {
-        const bool two = j + 2 * LANES <= pn && n - j > LANES;
-        step = two ? 2 * LANES : LANES;
-        for (int64_t r = 0; r < m;) {
-            int left = m - (int)r;
-#define CASE(R)                                                                                  \
+/* As many rows at a time as the registers hold: R rows of V vectors. */
+#define CASE(R, V)                                                                               \
     if (left >= R) {                                                                             \
-        if (two)                                                                                 \
-            block(R, 2, n_strips, strips, r, panel + j, pn, n - j, beta, c + j, ldc);            \
-        else                                                                                     \
-            block(R, 1, n_strips, strips, r, panel + j, pn, n - j < LANES ? n - j : LANES, beta, \
-                  c + j, ldc);                                                                   \
+        block(R, V, n_strips, strips, r, panel, pn, n, beta, c, ldc);                            \
         r += R;                                                                                  \
         continue;                                                                                \
     }
+
+static void two_vectors(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
+                        float beta, float *c, int64_t ldc)
+{
+    for (int64_t r = 0; r < m;) {
+        int left = m - (int)r;
 #if ROWS >= 12
-            CASE(12)
-            CASE(11)
-            CASE(10)
-            CASE(9)
-            CASE(8)
-            CASE(7)
+        CASE(12, 2)
+        CASE(11, 2)
+        CASE(10, 2)
+        CASE(9, 2)
+        CASE(8, 2)
+        CASE(7, 2)
 #endif
-            CASE(6)
-            CASE(5)
-            CASE(4)
-            CASE(3)
-            CASE(2)
-            CASE(1)
-#undef CASE
-        }
+        CASE(6, 2)
+        CASE(5, 2)
+        CASE(4, 2)
+        CASE(3, 2)
+        CASE(2, 2)
+        CASE(1, 2)
     }
-    for (j = pn / LANES * LANES; j < n; j++)
+}
+
+static void one_vector(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
+                       float beta, float *c, int64_t ldc)
+{
+    for (int64_t r = 0; r < m;) {
+        int left = m - (int)r;
+        CASE(12, 1)
+        CASE(8, 1)
+        CASE(4, 1)
+        CASE(3, 1)
+        CASE(2, 1)
+        CASE(1, 1)
+    }
+}
+#undef CASE
+
+void ZL_ISA(zl_skinny)(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
+                       float beta, float *c, int64_t ldc)
+{
+    int j = 0;
+    for (; j + 2 * LANES <= pn && n - j > LANES; j += 2 * LANES)
+        two_vectors(m, n_strips, strips, panel + j, pn, n - j, beta, c + j, ldc);
+    for (; j + LANES <= pn && j < n; j += LANES)
+        one_vector(m, n_strips, strips, panel + j, pn, n - j, beta, c + j, ldc);
+    for (; j < n; j++)
         column(m, n_strips, strips, panel + j, pn, beta, c + j, ldc);
 }
