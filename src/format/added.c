@@ -130,6 +130,19 @@ static bool stands_alone(const char *s, size_t n, size_t begin, size_t end)
     return end == n || !zl_char_is_word(char_at(s + end, n - end, &step));
 }
 
+/* Where the blanks that end at s[end) begin, but not before `from`. */
+static size_t strip_before(const char *s, size_t from, size_t end)
+{
+    size_t step;
+    while (end > from) {
+        size_t before = char_before(s, end);
+        if (!zl_char_is_space(char_at(s + before, end - before, &step)))
+            break;
+        end = before;
+    }
+    return end;
+}
+
 int zl_added_split(const struct zl_added *a, const char *s, size_t n, bool first, bool plain,
                    struct zl_ids *ids, zl_added_text_fn *text, void *ctx, struct zl_error *err)
 {
@@ -146,22 +159,20 @@ int zl_added_split(const struct zl_added *a, const char *s, size_t n, bool first
         at = end;
         if ((plain && t->special) || (t->single_word && !stands_alone(s, n, begin, end)))
             continue;
-        while (t->lstrip && begin > done) {
-            size_t before = char_before(s, begin);
-            if (!zl_char_is_space(char_at(s + before, begin - before, &step)))
-                break;
-            begin = before;
-        }
+        if (t->lstrip)
+            begin = begin < done ? done : strip_before(s, done, begin);
         if (t->rstrip)
             while (end < n && zl_char_is_space(char_at(s + end, n - end, &step)))
                 end += step;
+        if (begin >= end) /* blanks that the token before took already */
+            continue;
         if (begin > done)
             rc = text(ctx, s + done, begin - done, first && done == 0);
         if (!rc)
             rc = zl_ids_add(ids, t->id, err);
         if (rc)
             return rc;
-        done = end > done ? end : done;
+        done = end;
     }
     return done < n ? text(ctx, s + done, n - done, first && done == 0) : 0;
 }

@@ -77,6 +77,18 @@ static int end_byte_run(struct zl_detokenizer *d, struct zl_error *err)
     return rc;
 }
 
+/* What is decoded of an id: its text; of an added token that matches normalized text, that. */
+static struct zl_piece surface(const struct zl_tokenizer *t, uint32_t id)
+{
+    struct zl_piece p = t->vocab.piece[id];
+    for (size_t i = 0; (p.flags & ZL_PIECE_ADDED) && i < t->normalized->n; i++)
+        if (t->normalized->token[i].id == (int32_t)id) {
+            p.s = t->normalized->token[i].s;
+            p.len = (uint32_t)t->normalized->token[i].len;
+        }
+    return p;
+}
+
 static int push(struct zl_detokenizer *d, int32_t id, struct zl_error *err)
 {
     const struct zl_tokenizer *t = d->t;
@@ -102,9 +114,10 @@ static int push(struct zl_detokenizer *d, int32_t id, struct zl_error *err)
     }
     int rc = end_byte_run(d, err);
     if (!rc && first && c->bare) {
+        const struct zl_piece whole = surface(t, (uint32_t)id);
         const struct zl_replace r = {
             .from = c->bare, .from_len = c->bare_len, .to = c->bare, .to_len = 0};
-        return zl_text_add_replaced(&d->out, t->vocab.piece[id].s, t->vocab.piece[id].len, &r, err);
+        return zl_text_add_replaced(&d->out, whole.s, whole.len, &r, err);
     }
     return rc ? rc : add_text(d, p->s, p->len, err);
 }
@@ -227,7 +240,7 @@ int zl_decoder_finish(struct zl_tokenizer *t, struct zl_error *err)
     t->decoded = calloc(n ? n : 1, sizeof *t->decoded);
     int rc = at && t->decoded ? 0 : zl_fail(err, ZL_EMEMORY, "no memory to decode %u tokens", n);
     for (uint32_t id = 0; id < n && !rc; id++) {
-        const struct zl_piece *p = &t->vocab.piece[id];
+        const struct zl_piece piece = surface(t, id), *p = &piece;
         at[id] = t->decoded_blob.n;
         if (!(p->flags & ZL_PIECE_PRESENT))
             continue;

@@ -113,28 +113,74 @@ static int whole_word(struct zl_encoder *e, const char *s, size_t n, int32_t *id
     return 0;
 }
 
-int zl_encode_word(struct zl_encoder *e, const char *s, size_t n)
+/* A text without words (SentencePiece has none) is one long word, and merging it as a whole means a
+ * heap as large as the text. No merge joins two characters that no token has side by side, so the
+ * text may be merged in parts that are cut between such: here before the mark that stands for a
+ * blank, where no token has it behind a character with the same last byte. */
+static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
+
+void zl_tok_find_cuts(struct zl_tokenizer *t)
+{
+    int32_t id = find_symbol(t, mark, 3);
+    t->cuts_at_marks = !t->byte_level && id >= 0;
+    for (uint32_t i = 0; i < t->vocab.n && t->cuts_at_marks; i++) {
+        const struct zl_piece *p = &t->vocab.piece[i];
+        const char *s = p->s, *end = s + p->len;
+        while (s < end && (s = memmem(s, (size_t)(end - s), mark, 3))) {
+            if (s > p->s)
+                t->mark_follows[(unsigned char)s[-1]] = true;
+            s += 3;
+        }
+    }
+    /* A byte token and the unknown token stand for other characters than they are written with. */
+    const struct zl_piece *unk = t->unk >= 0 ? &t->vocab.piece[t->unk] : NULL;
+    if (t->mark_follows['>'] ||
+        (unk && unk->len && t->mark_follows[(unsigned char)unk->s[unk->len - 1]]))
+        t->cuts_at_marks = false;
+}
+
+/* Length of the part of s[0..n) to merge next. */
+static size_t next_part(const struct zl_tokenizer *t, const char *s, size_t n)
+{
+    for (const char *p = s;
+         t->cuts_at_marks && (p = memmem(p + 1, n - (size_t)(p + 1 - s), mark, 3));)
+        if (!t->mark_follows[(unsigned char)p[-1]])
+            return (size_t)(p - s);
+    return n;
+}
+
+static int encode_part(struct zl_encoder *e, const char *s, size_t n)
 {
     const struct zl_tokenizer *t = e->t;
-    int rc;
-    if (t->ignore_merges && n <= ZL_TOK_MAX_SURFACE) {
-        int32_t id;
-        if ((rc = whole_word(e, s, n, &id)) != 0)
-            return rc;
-        if (id >= 0)
-            return zl_ids_add(e->ids, id, e->err);
-    }
-    if ((rc = zl_bpe_reserve(&e->bpe, n, e->err)) != 0)
+    int rc = zl_bpe_reserve(&e->bpe, n, e->err);
+    if (rc)
         return rc;
     size_t count = t->byte_level ? symbols_of_bytes(t, s, n, e->bpe.sym)
                                  : symbols_of_chars(t, s, n, e->bpe.sym);
     int64_t left = zl_bpe_merge(&t->merges, &e->bpe, count, e->err);
     if (left < 0)
         return (int)left;
-    for (int64_t i = 0; i < left; i++)
-        if ((rc = zl_ids_add(e->ids, e->bpe.sym[i], e->err)) != 0)
+    for (int64_t i = 0; i < left && !rc; i++)
+        rc = zl_ids_add(e->ids, e->bpe.sym[i], e->err);
+    return rc;
+}
+
+int zl_encode_word(struct zl_encoder *e, const char *s, size_t n)
+{
+    int rc = 0;
+    if (e->t->ignore_merges && n <= ZL_TOK_MAX_SURFACE) {
+        int32_t id;
+        if ((rc = whole_word(e, s, n, &id)) != 0)
             return rc;
-    return 0;
+        bool special = id >= 0 && (e->t->vocab.piece[id].flags & ZL_PIECE_SPECIAL);
+        if (id >= 0 && !(special && (e->flags & ZL_ENCODE_PLAIN)))
+            return zl_ids_add(e->ids, id, e->err);
+    }
+    for (size_t part; n && !rc; s += part, n -= part) {
+        part = next_part(e->t, s, n);
+        rc = encode_part(e, s, part);
+    }
+    return rc;
 }
 
 struct pieces { /* what the cutting at added tokens calls back with */

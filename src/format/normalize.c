@@ -1,5 +1,5 @@
 /*
- * Normalizers: Unicode forms by utf8proc, replacing, prepending, stripping, applied one after the
+ * Normalizers: Unicode forms by utf8proc, replacing, prepending, applied one after the
  * other to a piece of text that holds no added token. Input and output are UTF-8. Called by
  * encode.c for each piece, and at load for the added tokens that match normalized text.
  */
@@ -85,28 +85,6 @@ static int replace_matches(const struct zl_normalizer *z, const char *s, size_t 
     return zl_text_add(out, s + done, n - done, err);
 }
 
-static int strip(const struct zl_normalizer *z, const char *s, size_t n, struct zl_text *out,
-                 struct zl_error *err)
-{
-    size_t begin = 0, end = 0;
-    bool leading = z->left;
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t c;
-        size_t step = (size_t)utf8proc_iterate((const utf8proc_uint8_t *)s + i,
-                                               (utf8proc_ssize_t)(n - i), &c);
-        i += step;
-        if (!zl_char_is_space(c)) {
-            leading = false;
-            end = i;
-        } else if (leading) {
-            begin = i;
-        }
-    }
-    if (!z->right || end < begin)
-        end = z->right ? begin : n;
-    return zl_text_add(out, s + begin, end - begin, err);
-}
-
 int zl_normalize(const struct zl_tokenizer *t, const char *s, size_t n, struct zl_text buffer[2],
                  pcre2_match_data *md, const char **out, size_t *out_n, struct zl_error *err)
 {
@@ -134,9 +112,6 @@ int zl_normalize(const struct zl_tokenizer *t, const char *s, size_t n, struct z
         case ZL_NORM_REPLACE:
             rc = z->re ? replace_matches(z, s, n, b, md, err)
                        : zl_text_add_replaced(b, s, n, &z->text, err);
-            break;
-        case ZL_NORM_STRIP:
-            rc = strip(z, s, n, b, err);
             break;
         }
         s = b->s;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define SPACE "\\t-\\r\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}"
+#define WORD  "\\p{L}\\p{M}\\p{N}\\p{Pc}" ZL_REGEX_LETTER_SYMBOLS
 #define HEX   "0-9a-fA-F"
 
 static const struct {
@@ -23,6 +23,15 @@ static const struct {
     const char *set;
 } escapes[] = {{'s', false, SPACE}, {'S', true, SPACE}, {'w', false, WORD},
                {'W', true, WORD},   {'h', false, HEX},  {'H', true, HEX}};
+
+static bool is_hex(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'f') ||
+              (s[i] >= 'A' && s[i] <= 'F')))
+            return false;
+    return true;
+}
 
 /* Write the escape \letter; false when it needs no rewriting. */
 static bool rewrite_escape(char letter, bool in_set, struct zl_text *out, int *rc,
@@ -49,6 +58,13 @@ static int rewrite(const char *p, size_t n, struct zl_text *out, struct zl_error
     bool in_set = false;
     int rc = zl_text_add(out, "", 0, err);
     for (size_t i = 0; i < n && !rc; i++) {
+        if (p[i] == '\\' && i + 5 < n && p[i + 1] == 'u' && is_hex(p + i + 2, 4)) {
+            char code[16] = "\\x{0000}"; /* \u0000 */
+            memcpy(code + 3, p + i + 2, 4);
+            rc = zl_text_add(out, code, strlen(code), err);
+            i += 5;
+            continue;
+        }
         if (p[i] == '\\' && i + 1 < n) {
             if (!rewrite_escape(p[i + 1], in_set, out, &rc, err))
                 rc = zl_text_add(out, p + i, 2, err);

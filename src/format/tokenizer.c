@@ -229,6 +229,7 @@ int zl_tok_finish(struct zl_tokenizer *t, struct zl_error *err)
     if (rc)
         return rc;
     fill_symbol_tables(t);
+    zl_tok_find_cuts(t);
     for (size_t i = 0; i < sizeof end_names / sizeof *end_names && !rc; i++) {
         int32_t id = zl_vocab_find(&t->vocab, end_names[i], strlen(end_names[i]));
         if (id >= 0 && (t->vocab.piece[id].flags & ZL_PIECE_SPECIAL))

@@ -88,6 +88,8 @@ void zl_bpe_free(struct zl_bpe *s);
 
 /* ---- regex.c: PCRE2 with the meaning that the reference's engine (Oniguruma, Unicode) gives to
  * patterns ---- */
+#define ZL_REGEX_LETTER_SYMBOLS /* symbols that are alphabetic: circled and squared letters */     \
+    "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 int zl_regex_compile(const char *pattern, size_t len, pcre2_code **out, struct zl_error *err);
 /* The next match in s[at..n): 1 found, 0 none, negative error. Empty matches move on by a
  * character. */
@@ -101,8 +103,7 @@ enum zl_normalizer_kind {
     ZL_NORM_NFKC,
     ZL_NORM_NFKD,
     ZL_NORM_PREPEND,
-    ZL_NORM_REPLACE,
-    ZL_NORM_STRIP
+    ZL_NORM_REPLACE
 };
 
 struct zl_replace {
@@ -114,7 +115,6 @@ struct zl_normalizer {
     enum zl_normalizer_kind kind;
     struct zl_replace text; /* REPLACE: from is empty with re; PREPEND: to alone */
     pcre2_code *re;
-    bool left, right; /* STRIP */
 };
 
 /* Offset of the first byte that is no UTF-8, or n. */
@@ -176,6 +176,8 @@ struct zl_tokenizer {
     int32_t unk;            /* -1: none */
     int32_t byte_id[256];   /* byte-level: the symbol of a byte; byte fallback: <0xNN>; -1: none */
     int32_t ascii_id[128];  /* the symbol of a character, where words are not bytes; -1: none */
+    bool cuts_at_marks;     /* words may be merged in parts, each from a U+2581 on, but ... */
+    bool mark_follows[256]; /* ... not behind a character that ends in this byte */
     char byte_char[256][4]; /* byte-level: the byte's character, NUL-terminated (at most 2 bytes) */
     struct zl_added *raw, *normalized; /* added tokens by what they match */
     struct zl_ids before, after;       /* what the template adds around a text */
@@ -243,6 +245,8 @@ int zl_tok_regex_stage(struct zl_tokenizer *t, const char *pattern, size_t len, 
                        bool invert, struct zl_error *err);
 int zl_tok_read_json(const char *path, struct zl_tokenizer **out,
                      struct zl_error *err); /* tokenizer.json alone */
+/* Where a word of characters may be cut without changing how it merges: see encode.c. */
+void zl_tok_find_cuts(struct zl_tokenizer *t);
 /* Byte tables, decoded texts, order of added tokens, ends of turns; checks what only the whole can
  * show. */
 int zl_tok_finish(struct zl_tokenizer *t, struct zl_error *err);

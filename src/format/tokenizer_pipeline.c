@@ -134,25 +134,16 @@ static int norm_replace(const struct zl_json *r, const json_t *stage, struct zl_
     return rc;
 }
 
-static int norm_strip(const struct zl_json *r, const json_t *stage, struct zl_tokenizer *t)
-{
-    struct zl_normalizer *z = new_normalizer(r, t, ZL_NORM_STRIP);
-    if (!z)
-        return ZL_EINPUT;
-    z->left = z->right = true;
-    int rc = zl_json_bool(r, stage, "Strip normalizer", "strip_left", &z->left);
-    if (rc >= 0)
-        rc = zl_json_bool(r, stage, "Strip normalizer", "strip_right", &z->right);
-    return rc < 0 ? rc : 0;
-}
-
 static const struct zl_json_type normalizers[] = {
-    {"NFC", norm_form},    {"NFD", norm_form},        {"NFKC", norm_form},
-    {"NFKD", norm_form},   {"Prepend", norm_prepend}, {"Replace", norm_replace},
-    {"Strip", norm_strip},
+    {"NFC", norm_form},  {"NFD", norm_form},        {"NFKC", norm_form},
+    {"NFKD", norm_form}, {"Prepend", norm_prepend}, {"Replace", norm_replace},
 };
 
 /* ---- pre-tokenizers ---- */
+
+/* \w where the reference does not use Oniguruma: as zl_char_is_word. */
+#define REGEX_WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}" ZL_REGEX_LETTER_SYMBOLS
+
 static int pre_byte_level(const struct zl_json *r, const json_t *stage, struct zl_tokenizer *t)
 {
     bool add_space = true, use_regex = true;
@@ -220,7 +211,7 @@ static int pre_punctuation(const struct zl_json *r, const json_t *stage, struct 
 
 static int pre_whitespace(const struct zl_json *r, const json_t *stage, struct zl_tokenizer *t)
 {
-    static const char words[] = "\\w+|[^\\w\\s]+";
+    static const char words[] = "[" REGEX_WORD "]+|[^" REGEX_WORD "\\s]+";
     (void)stage;
     return zl_tok_regex_stage(t, words, sizeof words - 1, ZL_SPLIT_REMOVED, true, r->err);
 }
