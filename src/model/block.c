@@ -64,8 +64,12 @@ static void take_activations(struct zl_block *b, struct zl_arena *a)
     const struct zl_block_spec *s = &b->spec;
     const uint64_t t = (uint64_t)s->tokens, rows = t * c->d * sizeof(float);
     for (uint32_t i = 0; i < n_layers(b); i++) {
-        if (s->train || i == 0) {
+        if (i == 0) {
             zl_acts_take(a, &b->acts[i], c, lora_layer(b, i), s->tokens);
+            continue;
+        }
+        if (s->train) {
+            zl_acts_share(a, &b->acts[i], &b->acts[0], s->recompute, c, lora_layer(b, i), s->tokens);
             continue;
         }
         /* Forward only: all layers share the first one's buffers; outputs alternate between two. */
@@ -218,9 +222,14 @@ static void scatter(struct zl_block *b, int64_t t, int64_t n, const float *rows)
 
 static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
 {
-    for (uint32_t i = n_layers(b); i-- > 0;)
+    const uint32_t last = n_layers(b) - 1; /* its activations are still there: nothing overwrote them */
+    for (uint32_t i = n_layers(b); i-- > 0;) {
+        if (i != last)
+            zl_layer_again(&b->team, b->model, b->spec.first + i, lora_layer(b, i), layer_weights(b, i), tok, &b->acts[i],
+                           &b->work, b->spec.recompute);
         zl_layer_backward(&b->team, b->model, b->spec.first + i, lora_layer(b, i), layer_weights(b, i),
                           i < b->spec.n_own ? b->g : b->g + b->n_own, tok, &b->acts[i], &b->work, b->dx, i > 0);
+    }
 }
 
 void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_t *labels, float weight, bool backward,

@@ -40,14 +40,22 @@ static float *floats(struct zl_arena *a, uint64_t n)
 
 void zl_acts_take(struct zl_arena *a, struct zl_acts *acts, const struct zl_config *c, const struct zl_lora_layer *l, int64_t t)
 {
-    uint64_t n = (uint64_t)t;
+    const struct zl_acts none = {0};
+    zl_acts_share(a, acts, &none, ZL_RECOMPUTE_NONE, c, l, t);
+}
+
+void zl_acts_share(struct zl_arena *a, struct zl_acts *acts, const struct zl_acts *first, enum zl_recompute recompute,
+                   const struct zl_config *c, const struct zl_lora_layer *l, int64_t t)
+{
+    const uint64_t n = (uint64_t)t;
+    const bool keep_attention = recompute != ZL_RECOMPUTE_FULL, keep_mlp = recompute == ZL_RECOMPUTE_NONE;
     acts->rstd_attn = floats(a, n);
     acts->rstd_mlp = floats(a, n);
-    acts->qkv = floats(a, n * (dim_q(c) + 2 * (uint64_t)dim_kv(c)));
-    acts->ao = floats(a, n * dim_q(c));
-    acts->lse = floats(a, n * c->heads);
-    acts->mid = floats(a, n * c->d);
-    acts->gate_up = floats(a, n * 2 * (uint64_t)c->ffn);
+    acts->qkv = keep_attention ? floats(a, n * (dim_q(c) + 2 * (uint64_t)dim_kv(c))) : first->qkv;
+    acts->ao = keep_attention ? floats(a, n * dim_q(c)) : first->ao;
+    acts->lse = keep_attention ? floats(a, n * c->heads) : first->lse;
+    acts->mid = keep_attention ? floats(a, n * c->d) : first->mid;
+    acts->gate_up = keep_mlp ? floats(a, n * 2 * (uint64_t)c->ffn) : first->gate_up;
     for (int g = 0; g < ZL_GROUPS; g++)
         acts->xa[g] = floats(a, n * l->group_r[g]);
     acts->y = floats(a, n * c->d);
@@ -185,39 +193,68 @@ static void use_cache(struct zl_attn *a, const struct zl_kv *kv, struct zl_attn_
     a->ldk = a->ldv = width;
 }
 
-void zl_layer_forward(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
-                      const float *w, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
-                      const struct zl_kv *kv)
+static void attention_forward(const struct ctx *c, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
+                              const struct zl_kv *kv)
 {
-    const struct zl_config *cfg = &m->config;
-    const struct zl_layer_weights *wt = &m->layer[index];
-    const int64_t t = tok->t, d = cfg->d, f = cfg->ffn, q = dim_q(cfg), kvd = dim_kv(cfg), ld = q + 2 * kvd;
-    struct ctx c = {.team = team, .m = m, .weights = wt, .l = l, .w = w, .t = t, .xa = acts->xa};
-
-    zl_rmsnorm(team, t, d, acts->x, wt->norm_attn, (float)cfg->norm_eps, work->xn, acts->rstd_attn);
-    down_project(&c, ZL_G_QKV, work->xn, d);
-    linear(&c, ZL_W_Q, work->xn, acts->qkv, ld, false, wt->bias_q);
-    linear(&c, ZL_W_K, work->xn, acts->qkv + q, ld, false, wt->bias_k);
-    linear(&c, ZL_W_V, work->xn, acts->qkv + q + kvd, ld, false, wt->bias_v);
-    zl_rope(team, t, (int)(cfg->heads + cfg->kv_heads), (int)cfg->head_dim, acts->qkv, ld, tok->positions, m->rope, 1,
+    const struct zl_config *cfg = &c->m->config;
+    const struct zl_layer_weights *wt = c->weights;
+    const int64_t t = c->t, d = cfg->d, q = dim_q(cfg), kvd = dim_kv(cfg), ld = q + 2 * kvd;
+    zl_rmsnorm(c->team, t, d, acts->x, wt->norm_attn, (float)cfg->norm_eps, work->xn, acts->rstd_attn);
+    down_project(c, ZL_G_QKV, work->xn, d);
+    linear(c, ZL_W_Q, work->xn, acts->qkv, ld, false, wt->bias_q);
+    linear(c, ZL_W_K, work->xn, acts->qkv + q, ld, false, wt->bias_k);
+    linear(c, ZL_W_V, work->xn, acts->qkv + q + kvd, ld, false, wt->bias_v);
+    zl_rope(c->team, t, (int)(cfg->heads + cfg->kv_heads), (int)cfg->head_dim, acts->qkv, ld, tok->positions, c->m->rope, 1,
             cfg->rope_interleaved);
     struct zl_attn a = attention_of(cfg, tok, acts->qkv);
     struct zl_attn_seq seq;
     if (kv)
         use_cache(&a, kv, &seq, t, kvd);
-    zl_attention(team, &a, acts->ao, q, acts->lse);
-    down_project(&c, ZL_G_O, acts->ao, q);
+    zl_attention(c->team, &a, acts->ao, q, acts->lse);
+    down_project(c, ZL_G_O, acts->ao, q);
     residual(t, d, acts->x, wt->bias_o, acts->mid);
-    linear(&c, ZL_W_O, acts->ao, acts->mid, d, true, NULL);
+    linear(c, ZL_W_O, acts->ao, acts->mid, d, true, NULL);
+}
 
-    zl_rmsnorm(team, t, d, acts->mid, wt->norm_mlp, (float)cfg->norm_eps, work->xn, acts->rstd_mlp);
-    down_project(&c, ZL_G_GATE_UP, work->xn, d);
-    linear(&c, ZL_W_GATE, work->xn, acts->gate_up, 2 * f, false, NULL);
-    linear(&c, ZL_W_UP, work->xn, acts->gate_up + f, 2 * f, false, NULL);
-    zl_gated(team, cfg->act, t, f, acts->gate_up, acts->gate_up + f, 2 * f, work->wide[0], f);
-    down_project(&c, ZL_G_DOWN, work->wide[0], f);
+static void gate_up_forward(const struct ctx *c, struct zl_acts *acts, struct zl_work *work)
+{
+    const struct zl_config *cfg = &c->m->config;
+    const int64_t t = c->t, d = cfg->d, f = cfg->ffn;
+    zl_rmsnorm(c->team, t, d, acts->mid, c->weights->norm_mlp, (float)cfg->norm_eps, work->xn, acts->rstd_mlp);
+    down_project(c, ZL_G_GATE_UP, work->xn, d);
+    linear(c, ZL_W_GATE, work->xn, acts->gate_up, 2 * f, false, NULL);
+    linear(c, ZL_W_UP, work->xn, acts->gate_up + f, 2 * f, false, NULL);
+}
+
+static void down_forward(const struct ctx *c, struct zl_acts *acts, struct zl_work *work)
+{
+    const struct zl_config *cfg = &c->m->config;
+    const int64_t t = c->t, d = cfg->d, f = cfg->ffn;
+    zl_gated(c->team, cfg->act, t, f, acts->gate_up, acts->gate_up + f, 2 * f, work->wide[0], f);
+    down_project(c, ZL_G_DOWN, work->wide[0], f);
     residual(t, d, acts->mid, NULL, acts->y);
-    linear(&c, ZL_W_DOWN, work->wide[0], acts->y, d, true, NULL);
+    linear(c, ZL_W_DOWN, work->wide[0], acts->y, d, true, NULL);
+}
+
+void zl_layer_forward(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
+                      const float *w, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
+                      const struct zl_kv *kv)
+{
+    const struct ctx c = {.team = team, .m = m, .weights = &m->layer[index], .l = l, .w = w, .t = tok->t, .xa = acts->xa};
+    attention_forward(&c, tok, acts, work, kv);
+    gate_up_forward(&c, acts, work);
+    down_forward(&c, acts, work);
+}
+
+void zl_layer_again(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
+                    const float *w, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
+                    enum zl_recompute recompute)
+{
+    const struct ctx c = {.team = team, .m = m, .weights = &m->layer[index], .l = l, .w = w, .t = tok->t, .xa = acts->xa};
+    if (recompute == ZL_RECOMPUTE_FULL)
+        attention_forward(&c, tok, acts, work, NULL);
+    if (recompute != ZL_RECOMPUTE_NONE)
+        gate_up_forward(&c, acts, work);
 }
 
 static void mlp_backward(const struct ctx *c, struct zl_acts *acts, struct zl_work *work, float *dx)

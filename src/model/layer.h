@@ -41,8 +41,15 @@ struct zl_work {
     float *dxa;      /* [t][largest sum of ranks] */
 };
 
+/* What the backward computes again instead of keeping it: nothing but norms and the gated product (always cheap); also gate and up
+ * (half of a layer's forward, over half of its memory); or the whole layer from its input. The bits are the same. */
+enum zl_recompute { ZL_RECOMPUTE_NONE, ZL_RECOMPUTE_SELECTIVE, ZL_RECOMPUTE_FULL };
+
 /* Take the above for up to t tokens from an arena (a counting arena gives the plan's numbers). */
 void zl_acts_take(struct zl_arena *a, struct zl_acts *acts, const struct zl_config *c, const struct zl_lora_layer *l, int64_t t);
+/* The same for a layer that shares with `first` what `recompute` makes again. */
+void zl_acts_share(struct zl_arena *a, struct zl_acts *acts, const struct zl_acts *first, enum zl_recompute recompute,
+                   const struct zl_config *c, const struct zl_lora_layer *l, int64_t t);
 void zl_work_take(struct zl_arena *a, struct zl_work *w, const struct zl_config *c, const struct zl_lora *l, int64_t t,
                   bool backward);
 
@@ -57,6 +64,11 @@ struct zl_kv {
 void zl_layer_forward(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
                       const float *w, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
                       const struct zl_kv *kv);
+
+/* Make again what this layer shared with others since its forward; before its backward. */
+void zl_layer_again(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
+                    const float *w, const struct zl_tokens *tok, struct zl_acts *acts, struct zl_work *work,
+                    enum zl_recompute recompute);
 
 /* dx: in d loss / d y, out d loss / d x when need_dx, else garbage. grad += gradients of the adapters (same layout as w). */
 void zl_layer_backward(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,

@@ -203,12 +203,54 @@ static void full_look_ahead_is_backpropagation(void **state)
     golden_close(&g);
 }
 
+/* What the backward computes again has the same bits as what it could have kept, in less memory. */
+static void recomputing_gives_the_same_gradients(void **state)
+{
+    (void)state;
+    struct golden g;
+    struct golden_batch batch;
+    struct zl_adapter a;
+    struct zl_error err = {0};
+    float *kept = NULL;
+    uint64_t bytes = UINT64_MAX;
+    open_model(&g, "llama");
+    read_adapter("llama", &a);
+    golden_batch(&g, "batch0", &batch);
+    float *x = golden_embed(&g, &batch), weight = (float)(1.0 / (double)batch.n_labels);
+    for (int mode = ZL_RECOMPUTE_NONE; mode <= ZL_RECOMPUTE_FULL; mode++) {
+        struct zl_block b;
+        struct zl_loss loss;
+        struct zl_block_plan plan;
+        const struct zl_block_spec spec = {.n_own = 3, .n_shadow = 2, .train = true, .has_loss = true, .adapter = &a,
+                                           .recompute = (enum zl_recompute)mode, .tokens = 66, .longest = 66};
+        assert_int_equal(zl_block_plan(&g.model, &spec, 2, &plan, &err), 0);
+        print_message("  mode %d: %llu bytes of activations\n", mode, (unsigned long long)plan.activation_bytes);
+        assert_true(plan.activation_bytes < bytes);
+        bytes = plan.activation_bytes;
+        assert_int_equal(zl_block_open(&b, &g.model, &spec, 2, &err), 0);
+        zl_block_forward(&b, &batch.tok, x);
+        zl_block_loss(&b, &batch.tok, batch.labels, weight, true, &loss);
+        if (!kept) {
+            kept = malloc(b.n * sizeof *kept);
+            memcpy(kept, b.g, b.n * sizeof *kept);
+        }
+        assert_memory_equal(b.g, kept, b.n * sizeof *kept);
+        zl_block_close(&b);
+    }
+    free(kept);
+    free(x);
+    zl_adapter_free(&a);
+    golden_batch_free(&batch);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_states_logits_and_loss_match), cmocka_unit_test(adapter_gradients_match),
         cmocka_unit_test(five_adamw_steps_match),              cmocka_unit_test(block_local_training_matches),
         cmocka_unit_test(full_look_ahead_is_backpropagation),
+        cmocka_unit_test(recomputing_gives_the_same_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
