@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Train, measure and generate with the program: what lands in the run's folder, and that what is printed is what happened.
+. "${ZL_SRCDIR:?}/tests/cli/lib.sh"
+make_tiny 6 40
+printf 'max-length: 256\n' >short.yaml # the tiny model knows 512 positions
+
+run 0 train model train.jsonl -o run --steps 3 --batch-tokens 256 --eval-data held-out.jsonl --eval-every 2 --max-length 256
+silent out
+[ "$(grep -c '"loss"' run/metrics.jsonl)" -eq 3 ] || fail 'not 3 steps in metrics.jsonl'
+[ "$(grep -o '"step":[0-9]*' run/metrics.jsonl | tr '\n' ' ')" = '"step":0 "step":1 "step":2 "step":2 "step":3 "step":3 ' ] ||
+    fail "steps in metrics.jsonl: $(grep -o '"step":[0-9]*' run/metrics.jsonl | tr '\n' ' ')"
+says err '3 steps'
+says err 'held-out loss'
+grep -q '^steps: 3$' run/config.yaml || fail 'config.yaml does not say what was given'
+grep -q '^# lr: 0.003$' run/config.yaml || fail 'config.yaml does not say what was the default'
+for file in adapter/adapter_config.json adapter/adapter_model.safetensors metrics.jsonl config.yaml run.json; do
+    [ -s "run/$file" ] || fail "run/$file is missing"
+done
+
+# the results of a run are not overwritten by accident
+cp run/adapter/adapter_model.safetensors first
+run 2 train model train.jsonl -o run --steps 1 -c short.yaml
+one_sentence
+says err '--force'
+cmp -s first run/adapter/adapter_model.safetensors || fail 'the adapter of a refused run was touched'
+
+# the configuration that was written trains the same adapter again
+run 0 train --config run/config.yaml -o again --quiet
+silent err
+cmp -s first again/adapter/adapter_model.safetensors || fail 'config.yaml gives another adapter'
+run 0 train --config run/config.yaml -o run --force --quiet --seed 1
+cmp -s first run/adapter/adapter_model.safetensors && fail 'another seed gives the same adapter'
+
+run 0 eval model held-out.jsonl -c short.yaml
+says out 'loss'
+says out 'perplexity'
+run 0 eval model held-out.jsonl -c short.yaml --adapter again --json --quiet
+silent err
+grep -q '^{"loss":[0-9.]*,"perplexity":[0-9.]*,.*"examples":12,.*}$' out || fail "not the JSON expected: $(cat out)"
+cp out by-run
+run 0 eval model held-out.jsonl -c short.yaml --adapter again/adapter --json --quiet
+[ "$(cut -d, -f1-3 out)" = "$(cut -d, -f1-3 by-run)" ] || fail "a run's folder and its adapter folder differ"
+run 0 eval model held-out.jsonl -c short.yaml --limit 4 --exact-match --max-new-tokens 8 --json
+says out '"compared":4'
+says out '"examples":4'
+run 1 eval model held-out.jsonl -c short.yaml -q --adapter model
+one_sentence
+
+run 0 generate model 'Count 2 from 3:' --max-new-tokens 8
+[ -s out ] || fail 'nothing was generated'
+[ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ] || fail 'the text does not end with a line end'
+says err 'wrote'
+cp out by-argument
+"$zerolock" generate model --max-new-tokens 8 --quiet >out 2>err < <(echo 'Count 2 from 3:') || fail 'generate from standard input'
+silent err
+cmp -s out by-argument || fail 'a prompt from standard input gives another text'
+run 0 generate model 'Count' -t 1 --seed 5 -n 8 -q
+cp out by-seed
+run 0 generate model 'Count' -t 1 --seed 5 -n 8 -q
+cmp -s out by-seed || fail 'the same seed gives another text'
+run 0 generate model 'Count 2 from 3:' --adapter again -n 4
+run 2 generate model 'hello' --chat
+one_sentence
+finish
