@@ -124,10 +124,9 @@ static void join(const struct job *j, int64_t i, float *e)
 static void block(const struct zl_team *team, const struct job *j, const float *h)
 {
     const int64_t d = j->head->d;
-    /* Some three tasks a thread, of a panel to four. */
+    /* Some three tasks a thread. */
     int64_t groups = (3 * team->threads + PARTS - 1) / PARTS, panels = (j->rows + PANEL - 1) / PANEL;
     int64_t group = (panels + groups - 1) / groups;
-    group = group > 4 ? 4 : group;
     groups = (panels + group - 1) / group;
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1)
     {

@@ -14,7 +14,7 @@ struct setup {
 };
 
 static struct setup make(int heads, int kv_heads, int head_dim, const int64_t (*lens)[2], int n, float amplitude,
-                         uint64_t *seed)
+                         uint64_t *seed, int gap)
 {
     struct setup s = {.a = {heads, kv_heads, head_dim, 1 / sqrtf(head_dim), n, NULL, NULL, NULL, NULL, 0, 0, 0}};
     for (int i = 0; i < n; i++) {
@@ -23,9 +23,9 @@ static struct setup make(int heads, int kv_heads, int head_dim, const int64_t (*
         s.kv_rows += lens[i][1];
         s.longest = lens[i][1] > s.longest ? lens[i][1] : s.longest;
     }
-    s.a.ldq = heads * head_dim + 3;
-    s.a.ldk = s.a.ldv = 2 * kv_heads * head_dim + 1;
-    s.ldo = heads * head_dim + 2;
+    s.a.ldq = heads * head_dim + gap;
+    s.a.ldk = s.a.ldv = 2 * kv_heads * head_dim + gap;
+    s.ldo = heads * head_dim + gap;
     s.q = near_floats(s.q_rows * s.a.ldq, amplitude, seed);
     s.kv = near_floats(s.kv_rows * s.a.ldk, amplitude, seed);
     s.dout = near_floats(s.q_rows * s.ldo, 1, seed);
@@ -118,7 +118,7 @@ static void reference_gradient_agrees_with_finite_differences(void **state)
     (void)state;
     uint64_t seed = 1;
     const int64_t lens[][2] = {{5, 5}, {1, 1}, {3, 3}};
-    struct setup s = make(4, 2, 3, lens, 3, 2, &seed);
+    struct setup s = make(4, 2, 3, lens, 3, 2, &seed, 3);
     s.a.seqs = s.seq;
     const int64_t nq = s.q_rows * s.a.ldq, nkv = s.kv_rows * s.a.ldk, no = s.q_rows * s.ldo, v = 2 * 3;
     struct scalar c = {&s, near_doubles(s.q, nq), near_doubles(s.kv, nkv), near_doubles(s.dout, no),
@@ -145,7 +145,7 @@ static void blocks_match_reference_for_all_head_sizes(void **state)
     uint64_t seed = 2;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         print_message(" head_dim %d\n", dims[i]);
-        struct setup s = make(6, 2, dims[i], lens, 3, 1, &seed);
+        struct setup s = make(6, 2, dims[i], lens, 3, 1, &seed, 3);
         check_against_reference(&s, 1, 3e-6);
         drop(&s);
     }
@@ -159,7 +159,20 @@ static void blocks_match_reference_for_all_lengths(void **state)
     for (size_t i = 0; i < sizeof ts / sizeof *ts; i++) {
         const int64_t lens[][2] = {{ts[i], ts[i]}};
         print_message(" T %d\n", (int)ts[i]);
-        struct setup s = make(3, 1, 24, lens, 1, 2, &seed);
+        struct setup s = make(3, 1, 24, lens, 1, 2, &seed, 3);
+        check_against_reference(&s, 1, 3e-6);
+        drop(&s);
+    }
+}
+
+/* Strides that are multiples of a cache's sets, and those that are not, take different ways through the blocks. */
+static void rows_may_be_any_distance_apart(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    const int64_t lens[][2] = {{100, 100}};
+    for (int gap = 0; gap <= 16; gap += 16) {
+        struct setup s = make(4, 2, 64, lens, 1, 1, &seed, gap);
         check_against_reference(&s, 1, 3e-6);
         drop(&s);
     }
@@ -170,7 +183,7 @@ static void cached_keys_are_seen_by_all_queries(void **state)
     (void)state;
     uint64_t seed = 4;
     const int64_t lens[][2] = {{1, 1}, {1, 100}, {3, 64}, {64, 65}, {70, 200}, {1, 64}, {5, 300}};
-    struct setup s = make(4, 2, 64, lens, 7, 1, &seed);
+    struct setup s = make(4, 2, 64, lens, 7, 1, &seed, 3);
     check_against_reference(&s, 0, 1e-6);
     drop(&s);
 }
@@ -181,7 +194,7 @@ static void sequences_never_see_each_other(void **state)
     (void)state;
     uint64_t seed = 5;
     const int64_t lens[][2] = {{40, 40}, {90, 90}, {1, 1}};
-    struct setup s = make(4, 2, 32, lens, 3, 1, &seed);
+    struct setup s = make(4, 2, 32, lens, 3, 1, &seed, 3);
     struct result all = run(&s, 1, 1);
     s.seq[0] = s.seq[1];
     s.a.n_seqs = 1;
@@ -200,7 +213,7 @@ static void results_do_not_depend_on_threads(void **state)
     uint64_t seed = 6;
     const int64_t lens[][2] = {{200, 200}, {3, 3}, {64, 64}, {1, 1}};
     for (int n = 1; n <= 4; n += 3) {
-        struct setup s = make(6, 2, 40, lens, n, 1, &seed);
+        struct setup s = make(6, 2, 40, lens, n, 1, &seed, 3);
         struct result one = run(&s, 1, 1);
         for (int threads = 2; threads <= 5; threads++) {
             struct result r = run(&s, threads, 1);
@@ -221,7 +234,7 @@ static void huge_scores_stay_finite(void **state)
     (void)state;
     uint64_t seed = 7;
     const int64_t lens[][2] = {{100, 100}};
-    struct setup s = make(2, 1, 64, lens, 1, 60, &seed);
+    struct setup s = make(2, 1, 64, lens, 1, 60, &seed, 3);
     s.a.scale = 1;
     check_against_reference(&s, 1, 2e-2);
     drop(&s);
@@ -232,7 +245,7 @@ static void equal_scores_give_the_mean_of_values(void **state)
     (void)state;
     uint64_t seed = 8;
     const int64_t lens[][2] = {{130, 130}};
-    struct setup s = make(1, 1, 16, lens, 1, 1, &seed);
+    struct setup s = make(1, 1, 16, lens, 1, 1, &seed, 3);
     memset(s.q, 0, s.q_rows * s.a.ldq * sizeof(float));
     struct result r = run(&s, 1, 0);
     double sum = 0;
@@ -261,6 +274,7 @@ int main(void)
         cmocka_unit_test(reference_gradient_agrees_with_finite_differences),
         cmocka_unit_test(blocks_match_reference_for_all_head_sizes),
         cmocka_unit_test(blocks_match_reference_for_all_lengths),
+        cmocka_unit_test(rows_may_be_any_distance_apart),
         cmocka_unit_test(cached_keys_are_seen_by_all_queries),
         cmocka_unit_test(sequences_never_see_each_other),
         cmocka_unit_test(results_do_not_depend_on_threads),

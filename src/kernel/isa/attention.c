@@ -35,7 +35,7 @@ void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *
     const int64_t d = a->head_dim, dp = zl_attn_padded(d), offset = seq->kv_len - seq->q_len;
     const int64_t n = seq->q_len - q0 < BLOCK ? seq->q_len - q0 : BLOCK, lanes = (n + VL - 1) / VL * VL;
     const int64_t row = seq->q_begin + q0, keys = q0 + n + offset, kv = head / (a->heads / a->kv_heads);
-    float *qt = scratch, *v = qt + BLOCK * dp, *o = v + BLOCK * dp, *s = o + BLOCK * dp;
+    float *qt = scratch, *copy = qt + BLOCK * dp, *o = copy + BLOCK * dp, *s = o + BLOCK * dp;
     float *max = s + BLOCK * BLOCK, *sum = max + BLOCK, *factor = sum + BLOCK;
 
     transpose(n, d, a->q + row * a->ldq + head * d, a->ldq, a->scale, qt, BLOCK);
@@ -46,7 +46,7 @@ void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *
     memset(o, 0, (size_t)(n * dp) * sizeof *o);
     for (int64_t k0 = 0; k0 < keys; k0 += BLOCK) {
         int64_t m = keys - k0 < BLOCK ? keys - k0 : BLOCK, diagonal = q0 + offset - k0;
-        pad(m, d, a->v + (seq->kv_begin + k0) * a->ldv + kv * d, a->ldv, 1, v, dp);
+        struct rows v = rows_of(m, d, a->v + (seq->kv_begin + k0) * a->ldv + kv * d, a->ldv, copy, dp);
         product(&(struct product){.rows = m, .lanes = lanes, .k = d,
                                   .a = a->k + (seq->kv_begin + k0) * a->ldk + kv * d, .lda = a->ldk,
                                   .b = qt, .ldb = BLOCK, .c = s, .ldc = BLOCK, .mode = TILE_SET,
@@ -54,7 +54,7 @@ void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *
         hide(m, lanes, diagonal, s);
         softmax(m, lanes, s, max, sum, factor);
         product(&(struct product){.rows = n, .lanes = dp, .k = m, .a = s, .lda = BLOCK, .a_by_k = 1,
-                                  .b = v, .ldb = dp, .c = o, .ldc = dp, .mode = TILE_SCALE, .scale = factor,
+                                  .b = v.p, .ldb = v.ld, .c = o, .ldc = dp, .mode = TILE_SCALE, .scale = factor,
                                   .mask = TILE_ROWS_ARE_QUERIES, .diagonal = diagonal});
     }
     for (int64_t c = 0; c < lanes; c += VL) {

@@ -18,10 +18,12 @@ struct blocks {
     int64_t d, dp;
     int head, kv;
     int64_t i0, n, lanes;      /* queries */
-    float *qt, *q, *got, *go;  /* scale * Q and dO, transposed and by rows */
+    float *qt, *q, *got;       /* scale * Q, transposed and by rows, and dO transposed */
+    struct rows go, k;
+    float *copy_go, *copy_k;
     float *lse, *delta, *dq;
     int64_t j0, m;             /* keys */
-    float *k, *dk, *dv;
+    float *dk, *dv;
     float *p, *ds;             /* [keys][queries] */
 };
 
@@ -39,11 +41,11 @@ static void load_queries(struct blocks *b, int head, int64_t i0)
     transpose(b->n, d, q, a->ldq, a->scale, b->qt, BLOCK);
     transpose(b->n, d, go, g->ldo, 1, b->got, BLOCK);
     pad(b->n, d, q, a->ldq, a->scale, b->q, dp);
-    pad(b->n, d, go, g->ldo, 1, b->go, dp);
+    b->go = rows_of(b->n, d, go, g->ldo, b->copy_go, dp);
     for (int64_t i = 0; i < b->lanes; i++) {
         vf s = {0};
         for (int64_t j = 0; i < b->n && j < d; j += VL)
-            s = v_fma(v_load(b->go + i * dp + j), v_load_left(o + i * g->ldo + j, d - j), s);
+            s = v_fma(v_load(b->go.p + i * b->go.ld + j), v_load_left(o + i * g->ldo + j, d - j), s);
         b->delta[i] = i < b->n ? v_sum(s) : 0;
         b->lse[i] = i < b->n ? g->lse[(row + i) * a->heads + head] : 0;
     }
@@ -54,7 +56,8 @@ static void load_keys(struct blocks *b, int64_t j0)
     int64_t left = b->seq->kv_len - j0;
     b->j0 = j0;
     b->m = left < BLOCK ? left : BLOCK;
-    pad(b->m, b->d, b->a->k + (b->seq->kv_begin + j0) * b->a->ldk + b->kv * b->d, b->a->ldk, 1, b->k, b->dp);
+    b->k = rows_of(b->m, b->d, b->a->k + (b->seq->kv_begin + j0) * b->a->ldk + b->kv * b->d, b->a->ldk,
+                   b->copy_k, b->dp);
 }
 
 /* P and dS from S and dO V^T, with exact zeros where a query may not look. */
@@ -77,7 +80,7 @@ static void add_block(const struct blocks *b, int want_q, int want_kv)
 {
     const struct zl_attn *a = b->a;
     const int64_t key = b->seq->kv_begin + b->j0, dp = b->dp, diagonal = b->i0 - b->j0;
-    product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d, .a = b->k, .lda = dp,
+    product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d, .a = b->k.p, .lda = b->k.ld,
                               .b = b->qt, .ldb = BLOCK, .c = b->p, .ldc = BLOCK,
                               .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
     product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d,
@@ -86,8 +89,8 @@ static void add_block(const struct blocks *b, int want_q, int want_kv)
                               .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
     weights(b);
     if (want_kv) {
-        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n, .a = b->p, .lda = BLOCK, .b = b->go,
-                                  .ldb = dp, .c = b->dv, .ldc = dp, .mode = TILE_ADD,
+        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n, .a = b->p, .lda = BLOCK, .b = b->go.p,
+                                  .ldb = b->go.ld, .c = b->dv, .ldc = dp, .mode = TILE_ADD,
                                   .mask = TILE_K_ARE_QUERIES, .diagonal = diagonal});
         product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n, .a = b->ds, .lda = BLOCK, .b = b->q,
                                   .ldb = dp, .c = b->dk, .ldc = dp, .mode = TILE_ADD,
@@ -95,7 +98,7 @@ static void add_block(const struct blocks *b, int want_q, int want_kv)
     }
     if (want_q)
         product(&(struct product){.rows = b->n, .lanes = dp, .k = b->m, .a = b->ds, .lda = BLOCK, .a_by_k = 1,
-                                  .b = b->k, .ldb = dp, .c = b->dq, .ldc = dp, .mode = TILE_ADD,
+                                  .b = b->k.p, .ldb = b->k.ld, .c = b->dq, .ldc = dp, .mode = TILE_ADD,
                                   .mask = TILE_ROWS_ARE_QUERIES, .diagonal = diagonal});
 }
 
@@ -174,7 +177,7 @@ void ZL_ISA(zl_attn_backward)(const struct zl_attn *a, const struct zl_attn_grad
 {
     const int group = a->heads / a->kv_heads;
     struct blocks b = {.a = a, .g = g, .seq = seq, .d = a->head_dim, .dp = zl_attn_padded(a->head_dim)};
-    float **of[] = {&b.qt, &b.q, &b.got, &b.go, &b.dq, &b.k, &b.dk, &b.dv};
+    float **of[] = {&b.qt, &b.q, &b.got, &b.copy_go, &b.dq, &b.copy_k, &b.dk, &b.dv};
     for (unsigned i = 0; i < sizeof of / sizeof *of; i++, scratch += BLOCK * b.dp)
         *of[i] = scratch;
     b.p = scratch;

@@ -176,4 +176,20 @@ V_INLINE void pad(int64_t rows, int64_t n, const float *from, int64_t ld_from, f
     }
 }
 
+/* Rows of a head as the B of a product reads them. */
+struct rows {
+    const float *p;
+    int64_t ld;
+};
+
+/* They stay where they stand, if they end with a vector's end and their distance does not put them all into the same few sets of a
+ * cache; else they are copied to rows of `padded` floats. */
+V_INLINE struct rows rows_of(int64_t rows, int64_t n, const float *from, int64_t ld, float *copy, int64_t padded)
+{
+    if (n == padded && ld % 256 != 0)
+        return (struct rows){from, ld};
+    pad(rows, n, from, ld, 1, copy, padded);
+    return (struct rows){copy, padded};
+}
+
 #endif
