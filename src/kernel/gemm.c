@@ -43,6 +43,7 @@ struct block {
     struct piece piece[ZL_GEMM_TERMS];
     int n_pieces;
     int64_t kc;
+    float alpha; /* of the result, where its terms have that in common; else 1, and each term's own is its weights' */
 };
 
 /* Walks the concatenated K. */
@@ -81,6 +82,10 @@ static struct block next_block(const struct zl_gemm *g, struct cursor *at, int64
             break;
         *at = (struct cursor){at->term + 1, 0};
     }
+    b.alpha = b.kc >= 64 ? g->term[b.piece[0].term].alpha : 1; /* short: the panel is smaller than the result */
+    for (int i = 1; i < b.n_pieces; i++)
+        if (g->term[b.piece[i].term].alpha != b.alpha)
+            b.alpha = 1;
     return b;
 }
 
@@ -92,7 +97,7 @@ struct kernels {
     zl_skinny_fn *skinny;
 };
 
-/* The block's weights as a panel of `width` columns, times their terms' alpha. */
+/* The block's weights as a panel of `width` columns, times what its alpha leaves of their terms'. */
 static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b, int64_t n0, int n,
                          int width, float *dst)
 {
@@ -100,7 +105,7 @@ static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
         struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
         (t->b_layout == ZL_B_NK ? f->nk : f->kn)(&w, n0, n, b->piece[i].k0, b->piece[i].kc, width, dst);
-        if (t->alpha != 1)
+        if (t->alpha != b->alpha)
             for (int64_t e = 0; e < b->piece[i].kc * width; e++)
                 dst[e] *= t->alpha;
         dst += b->piece[i].kc * width;
@@ -150,18 +155,27 @@ static void pack_activations(const struct kernels *f, const struct zl_gemm *g, c
     }
 }
 
-/* A full tile of C; at the right edge through a spare one. */
-static void tile(const struct zl_ukr *u, int64_t kc, const float *mpanel, const float *npanel, int n, float beta,
-                 float *c, int64_t ldc, float *spare)
+static void merge(const float *restrict spare, int n, float alpha, float beta, float *restrict c)
 {
-    if (n == u->pn) {
+    if (beta == 0)
+        for (int j = 0; j < n; j++)
+            c[j] = alpha * spare[j];
+    else
+        for (int j = 0; j < n; j++)
+            c[j] += alpha * spare[j];
+}
+
+/* A full tile of C; at the right edge, or scaled, through a spare one. */
+static void tile(const struct zl_ukr *u, int64_t kc, const float *mpanel, const float *npanel, int n, float alpha,
+                 float beta, float *c, int64_t ldc, float *spare)
+{
+    if (n == u->pn && alpha == 1) {
         u->run(u, kc, mpanel, npanel, beta, c, ldc);
         return;
     }
     u->run(u, kc, mpanel, npanel, 0, spare, u->pn);
     for (int i = 0; i < u->pm; i++)
-        for (int j = 0; j < n; j++)
-            c[i * ldc + j] = beta == 0 ? spare[i * u->pn + j] : c[i * ldc + j] + spare[i * u->pn + j];
+        merge(spare + i * u->pn, n, alpha, beta, c + i * ldc);
 }
 
 /* A call, as each of its threads holds it. */
@@ -211,7 +225,7 @@ static int width(const struct job *j, int64_t n0)
 static const float *ready_panel(const struct zl_gemm *g, const struct block *b, int64_t n0)
 {
     const struct zl_gemm_term *t = &g->term[b->piece[0].term];
-    if (b->n_pieces != 1 || t->alpha != 1 || t->b_type != ZL_F32 || t->b_layout != ZL_B_KN || t->b_rows || (uintptr_t)t->b % sizeof(float))
+    if (b->n_pieces != 1 || t->alpha != b->alpha || t->b_type != ZL_F32 || t->b_layout != ZL_B_KN || t->b_rows || (uintptr_t)t->b % sizeof(float))
         return NULL;
     return (const float *)t->b + b->piece[0].k0 * t->ldb + n0;
 }
@@ -222,7 +236,7 @@ static void skinny(const struct job *j, const struct block *b, const float *weig
 {
     struct zl_strip s[ZL_GEMM_TERMS];
     strips_of(j->g, b, m0, s);
-    j->f.skinny(m, b->n_pieces, s, weights, pn, n, beta, j->g->c + m0 * j->g->ldc + n0, j->g->ldc);
+    j->f.skinny(m, b->n_pieces, s, weights, pn, n, b->alpha, beta, j->g->c + m0 * j->g->ldc + n0, j->g->ldc);
 }
 
 /* The panel of N at n0 for M panels [from, to): all K blocks of the group. next: the panel that this thread is likely to do then. */
@@ -257,7 +271,7 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
                 for (int r = 0; r < rows; r++)
                     memcpy(c + r * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
             if (i < full && !narrow)
-                tile(j->f.u, block->kc, activations + i * pm * block->kc, weights, n, beta, c, g->ldc, spare);
+                tile(j->f.u, block->kc, activations + i * pm * block->kc, weights, n, block->alpha, beta, c, g->ldc, spare);
             else
                 skinny(j, block, weights, stride, j->m0 + i * pm, rows, n0, n, beta);
         }

@@ -40,10 +40,10 @@ struct zl_strip {
     int64_t row, column, kc;
 };
 
-/* c[r][0..n) = beta c + the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m. beta is 0 or 1;
+/* c[r][0..n) = beta c + alpha times the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m. beta is 0 or 1;
  * with 0, c may be garbage. n <= pn, or pn is the row stride of a matrix and n a multiple of 16. */
 typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn,
-                          int n, float beta, float *c, int64_t ldc);
+                          int n, float alpha, float beta, float *c, int64_t ldc);
 
 ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
 extern zl_pack_nk_fn zl_pack_nk_baseline, zl_pack_nk_avx2, zl_pack_nk_avx512;

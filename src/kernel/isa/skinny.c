@@ -57,9 +57,10 @@ static inline void STORE(float *p, vec v)
 }
 #endif
 
-/* c[0..n) = beta c + v, n <= LANES. */
-static inline void finish(vec v, int n, float beta, float *c)
+/* c[0..n) = beta c + alpha v, n <= LANES. */
+static inline void finish(vec v, int n, float alpha, float beta, float *c)
 {
+    v *= SPLAT(alpha);
     if (n >= LANES) {
         if (beta != 0)
             v += LOAD(c);
@@ -75,7 +76,7 @@ static inline void finish(vec v, int n, float beta, float *c)
 /* R rows times V vectors of a panel, R and V constants after inlining. */
 static inline __attribute__((always_inline)) void block(const int R, const int V, int n_strips,
                                                         const struct zl_strip *strips, int64_t m0,
-                                                        const float *panel, int64_t pn, int n, float beta,
+                                                        const float *panel, int64_t pn, int n, float alpha, float beta,
                                                         float *c, int64_t ldc)
 {
     vec sum[12][2];
@@ -99,11 +100,11 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
     }
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++)
-            finish(sum[r][v], n - v * LANES, beta, c + (m0 + r) * ldc + v * LANES);
+            finish(sum[r][v], n - v * LANES, alpha, beta, c + (m0 + r) * ldc + v * LANES);
 }
 
 /* One column of the panel: for widths that are no multiple of a vector. */
-static void column(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, float beta,
+static void column(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, float alpha, float beta,
                    float *c, int64_t ldc)
 {
     for (int r = 0; r < m; r++) {
@@ -112,6 +113,7 @@ static void column(int m, int n_strips, const struct zl_strip *strips, const flo
         for (const struct zl_strip *s = strips; s < strips + n_strips; s++)
             for (int64_t k = 0; k < s->kc; k++, b += pn)
                 sum = ZL_FMA(s->a[r * s->row + k * s->column], *b, sum);
+        sum *= alpha;
         c[r * ldc] = beta == 0 ? sum : sum + c[r * ldc];
     }
 }
@@ -119,13 +121,13 @@ static void column(int m, int n_strips, const struct zl_strip *strips, const flo
 /* As many rows at a time as the registers hold: R rows of V vectors. */
 #define CASE(R, V)                                                                               \
     if (left >= R) {                                                                             \
-        block(R, V, n_strips, strips, r, panel, pn, n, beta, c, ldc);                            \
+        block(R, V, n_strips, strips, r, panel, pn, n, alpha, beta, c, ldc);                            \
         r += R;                                                                                  \
         continue;                                                                                \
     }
 
 static void two_vectors(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                        float beta, float *c, int64_t ldc)
+                        float alpha, float beta, float *c, int64_t ldc)
 {
     for (int64_t r = 0; r < m;) {
         int left = m - (int)r;
@@ -147,7 +149,7 @@ static void two_vectors(int m, int n_strips, const struct zl_strip *strips, cons
 }
 
 static void one_vector(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                       float beta, float *c, int64_t ldc)
+                       float alpha, float beta, float *c, int64_t ldc)
 {
     for (int64_t r = 0; r < m;) {
         int left = m - (int)r;
@@ -162,13 +164,13 @@ static void one_vector(int m, int n_strips, const struct zl_strip *strips, const
 #undef CASE
 
 void ZL_ISA(zl_skinny)(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                       float beta, float *c, int64_t ldc)
+                       float alpha, float beta, float *c, int64_t ldc)
 {
     int j = 0;
     for (; j + 2 * LANES <= pn && n - j > LANES; j += 2 * LANES)
-        two_vectors(m, n_strips, strips, panel + j, pn, n - j, beta, c + j, ldc);
+        two_vectors(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc);
     for (; j + LANES <= pn && j < n; j += LANES)
-        one_vector(m, n_strips, strips, panel + j, pn, n - j, beta, c + j, ldc);
+        one_vector(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc);
     for (; j < n; j++)
-        column(m, n_strips, strips, panel + j, pn, beta, c + j, ldc);
+        column(m, n_strips, strips, panel + j, pn, alpha, beta, c + j, ldc);
 }
