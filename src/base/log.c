@@ -14,16 +14,20 @@
 #define ERASE "\r\033[K" /* to the first column, clear to the end of the line */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int log_fd = STDERR_FILENO;
+static int log_fd = -1;
 static bool quiet_notes;
 static char status[1024];
 static char **said; /* keys of zl_note_once */
 static size_t n_said;
+static _Thread_local struct {
+    void (*say)(void *context, bool warning, const char *text);
+    void *context;
+} own; /* of the calling thread; needs no lock */
 
 /* A failed write to standard error has nowhere to be reported. */
 static void put(const char *s, size_t n)
 {
-    while (n) {
+    while (n && log_fd >= 0) {
         ssize_t w = write(log_fd, s, n);
         if (w <= 0)
             return;
@@ -47,10 +51,32 @@ static void line(const char *kind, const char *fmt, va_list ap)
         put(status, strlen(status));
 }
 
+/* A line to the thread's own function, where it has one. */
+static bool told(bool warning, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+static bool told(bool warning, const char *fmt, va_list ap)
+{
+    char text[2048];
+    if (!own.say)
+        return false;
+    vsnprintf(text, sizeof text, fmt, ap);
+    own.say(own.context, warning, text);
+    return true;
+}
+
+void zl_log_thread_to(void (*say)(void *context, bool warning, const char *text), void *context)
+{
+    own.say = say;
+    own.context = context;
+}
+
 void zl_note(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
+    if (told(false, fmt, ap)) {
+        va_end(ap);
+        return;
+    }
     pthread_mutex_lock(&lock);
     if (!quiet_notes)
         line("", fmt, ap);
@@ -78,9 +104,12 @@ void zl_note_once(const char *key, const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     pthread_mutex_lock(&lock);
-    if (!quiet_notes && first_time(key))
+    bool say = (own.say || !quiet_notes) && first_time(key);
+    if (say && !own.say)
         line("", fmt, ap);
     pthread_mutex_unlock(&lock);
+    if (say)
+        told(false, fmt, ap);
     va_end(ap);
 }
 
@@ -88,6 +117,10 @@ void zl_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
+    if (told(true, fmt, ap)) {
+        va_end(ap);
+        return;
+    }
     pthread_mutex_lock(&lock);
     line("warning: ", fmt, ap);
     pthread_mutex_unlock(&lock);

@@ -1,6 +1,7 @@
 /*
- * What the program says to people: whole lines on standard error, "zerolock: " before each, from any thread; and below them, on
- * a terminal, at most one status line that stays at the bottom (the progress bar's). Results never go through here.
+ * What is said to people. In the program: whole lines on standard error, "zerolock: " before each, from any thread; and below them,
+ * on a terminal, at most one status line that stays at the bottom (the progress bar's). In a library nothing is written: a thread's
+ * lines go to the function that it named, or nowhere. Results never go through here.
  */
 #ifndef ZL_BASE_LOG_H
 #define ZL_BASE_LOG_H
@@ -24,8 +25,12 @@ void zl_log_error(const struct zl_error *err);
 void zl_log_quiet(bool quiet); /* drop notes */
 bool zl_log_is_quiet(void);
 
-/* Where lines go: file descriptor 2 unless a test says otherwise. */
+/* Where lines go: nowhere (-1) until the program, in main, says which file descriptor. */
 void zl_log_to(int fd);
+
+/* Lines of the calling thread go to `say` from now on, quiet or not, without prefix and newline, instead of the descriptor; NULL: to the
+ * descriptor again. `say` must not log. */
+void zl_log_thread_to(void (*say)(void *context, bool warning, const char *text), void *context);
 
 /* Replace the status line (no newline, no wider than the terminal); NULL or "" takes it away. Only for terminals: the caller has
  * checked that. Lines printed while one stands appear above it. */

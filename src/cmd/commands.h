@@ -24,8 +24,9 @@ struct zl_inspect_options {
 };
 int zl_inspect_options_settle(const struct zl_inspect_options *o, struct zl_error *err);
 
-/* Note which OMP_ or BLIS_ settings of the environment do not count here. For commands that compute, once quiet is known. */
-void zl_tell_foreign_settings(void);
+/* What a command that computes does to its process first (process.c): take the signals that stop it, catch reads beyond a model file
+ * that was cut short, note which OMP_ or BLIS_ settings of the environment do not count here. Returns the hooks for its work. */
+const struct zl_hooks *zl_process_prepare(bool quiet);
 
 /* Each runs its command with argv[0] = the command's name and returns the exit status. */
 int zl_cmd_train(int argc, char **argv);

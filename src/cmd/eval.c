@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/number.h"
 #include "cmd/commands.h"
 
@@ -50,11 +49,10 @@ static void print_text(const struct zl_eval_result *r)
     printf("exact match   %llu of %llu (%s %%)\n", (unsigned long long)r->matched, (unsigned long long)r->compared, text);
 }
 
-static int run(const struct zl_eval_options *o, struct zl_error *err)
+static int run(struct zl_eval_options *o, struct zl_error *err)
 {
     struct zl_eval_result r = {0};
-    zl_log_quiet(o->quiet);
-    zl_tell_foreign_settings();
+    o->hooks = zl_process_prepare(o->quiet);
     zl_eval_options_settle(o);
     int rc = zl_eval_run(o, &r, err);
     if (rc == 0 && o->json)

@@ -47,7 +47,8 @@ static void tell(const struct zl_generate_result *r)
 {
     static const char *const ends[] = {[ZL_GENERATE_EOS] = "the model ended it",
                                        [ZL_GENERATE_STOP] = "ended at a --stop text",
-                                       [ZL_GENERATE_LENGTH] = "cut at --max-new-tokens"};
+                                       [ZL_GENERATE_LENGTH] = "cut at --max-new-tokens",
+                                       [ZL_GENERATE_REFUSED] = "the output takes no more"};
     char rate[ZL_NUMBER_TEXT];
     zl_number_fixed(rate, r->new_seconds > 0 ? (double)r->new_tokens / r->new_seconds : 0, 1);
     zl_note("read %llu and wrote %llu tokens, %s a second; %s", (unsigned long long)r->prompt_tokens,
@@ -58,8 +59,7 @@ static int run(struct zl_generate_options *o, struct zl_memory *m, struct zl_err
 {
     struct output out = {'\n'};
     struct zl_generate_result r = {0};
-    zl_log_quiet(o->quiet);
-    zl_tell_foreign_settings();
+    o->hooks = zl_process_prepare(o->quiet);
     zl_generate_options_settle(o);
     int rc = take_prompt(o, m, err);
     if (rc == 0)

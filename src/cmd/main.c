@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cmd/commands.h"
@@ -111,16 +112,9 @@ static int dispatch(int argc, char **argv)
     return i < N_COMMANDS ? commands[i].run(argc - 1, argv + 1) : unknown(name);
 }
 
-void zl_tell_foreign_settings(void)
-{
-    char note[256] = "";
-    zl_cores_foreign_settings(note);
-    if (note[0])
-        zl_note("%s", note);
-}
-
 int main(int argc, char **argv)
 {
+    zl_log_to(STDERR_FILENO);
     int status = dispatch(argc, argv);
     /* A result that did not reach a full disk is a failure. */
     bool failed = ferror(stdout) != 0;

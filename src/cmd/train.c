@@ -3,14 +3,12 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "cmd/commands.h"
 #include "train/train.h"
 
 static int run(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
 {
-    zl_log_quiet(o->quiet);
-    zl_tell_foreign_settings();
+    o->hooks = zl_process_prepare(o->quiet);
     int rc = zl_train_options_settle(o, m, err);
     if (rc)
         return rc;

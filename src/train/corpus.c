@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "kernel/dequant.h"
+#include "train/loaded.h"
 
 /* Ids beyond the embedding would read past it: refused here, once. Rows of zeros among the used ones get a warning. */
 static int check_ids(const struct zl_corpus *c, const struct zl_dataset *d, struct zl_error *err)
@@ -41,15 +42,27 @@ static int check_ids(const struct zl_corpus *c, const struct zl_dataset *d, stru
     return rc;
 }
 
+static int open_model(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err)
+{
+    const uint64_t positions = r->positions > r->max_length ? r->positions : r->max_length;
+    if (!r->loaded) {
+        int rc = zl_model_open(r->model, positions, &c->model, err);
+        return rc ? rc : zl_model_tokenizer(&c->model, &c->tokenizer, err);
+    }
+    c->model = r->loaded->model;
+    c->tokenizer = r->loaded->tokenizer;
+    c->lent = true;
+    if (positions > c->model.positions)
+        return zl_fail(err, ZL_EUSAGE, "%s was opened for %llu positions, but sequences of %llu are asked for", c->model.path,
+                       (unsigned long long)c->model.positions, (unsigned long long)positions);
+    return 0;
+}
+
 int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err)
 {
     *c = (struct zl_corpus){0};
     const struct zl_data_options o = {.max_length = (uint32_t)r->max_length, .add_bos_eos = true};
-    int rc = zl_model_open(r->model, r->positions > r->max_length ? r->positions : r->max_length, &c->model, err);
-    if (rc)
-        return rc;
-    zl_tensors_guard_install(NULL, NULL, NULL);
-    rc = zl_model_tokenizer(&c->model, &c->tokenizer, err);
+    int rc = open_model(c, r, err);
     if (!rc && r->max_length > c->model.config.max_positions)
         zl_warn("--max-length %llu is beyond the %u positions that the model was made for", (unsigned long long)r->max_length,
                 c->model.config.max_positions);
@@ -76,8 +89,11 @@ void zl_corpus_close(struct zl_corpus *c)
 {
     zl_dataset_free(&c->train);
     zl_dataset_free(&c->held_out);
-    zl_tokenizer_close(c->tokenizer);
-    zl_model_close(&c->model);
+    if (!c->lent) {
+        zl_tokenizer_close(c->tokenizer);
+        zl_model_close(&c->model);
+    }
+    c->model = (struct zl_model){0};
     c->tokenizer = NULL;
 }
 

@@ -9,14 +9,18 @@
 #include "model/model.h"
 #include "pipe/packet.h"
 
+struct zl_loaded;
+
 struct zl_corpus {
     struct zl_model model;
     struct zl_tokenizer *tokenizer;
+    bool lent; /* model and tokenizer belong to the request's `loaded` */
     struct zl_dataset train, held_out; /* held_out.n_examples == 0: none */
 };
 
 struct zl_corpus_request {
     const char *model;
+    const struct zl_loaded *loaded; /* open already: lends model and tokenizer and outlives the corpus. NULL: open `model` */
     const char *const *data;
     size_t n_data;
     const char *held_out_file; /* NULL: none */

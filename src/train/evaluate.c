@@ -12,9 +12,9 @@
 #include "model/block.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
-#include "pipe/signal.h"
 #include "train/adapter.h"
 #include "train/corpus.h"
+#include "train/loaded.h"
 
 #define MICRO_TOKENS 1024
 #define PROMPT_CHUNK 256
@@ -22,7 +22,8 @@
 struct evaluation {
     const struct zl_eval_options *o;
     struct zl_corpus corpus;
-    struct zl_adapter adapter;
+    struct zl_adapter own;            /* read here; not with o->loaded */
+    const struct zl_adapter *adapter; /* NULL: none */
     uint64_t examples; /* the first so many */
     int threads;
     struct zl_eval_result *out;
@@ -33,6 +34,13 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ZL_ESTOPPED when the caller wants it. */
+static int look_around(const struct evaluation *e, struct zl_error *err)
+{
+    const char *by = zl_hooks_stop(e->o->hooks);
+    return by ? zl_fail(err, ZL_ESTOPPED, "stopped by %s", by) : 0;
 }
 
 static int measure_loss(struct evaluation *e, struct zl_error *err)
@@ -52,7 +60,7 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
         return rc;
     const struct zl_block_spec spec = {.n_own = m->config.layers,
                                        .has_loss = true,
-                                       .adapter = e->adapter.n ? &e->adapter : NULL,
+                                       .adapter = e->adapter,
                                        .tokens = order.largest_micro_tokens,
                                        .longest = (int64_t)longest};
     const struct zl_packet_layout l = zl_packet_layout(order.largest_micro_tokens, order.largest_micro_examples, 0);
@@ -80,8 +88,7 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
         e->out->correct += loss.correct;
         tokens += msg->n_tokens;
         zl_progress_update(&progress, i + 1, tokens, e->out->tokens ? sum / (double)e->out->tokens : 0);
-        if (zl_signals_pending())
-            rc = zl_fail(err, ZL_ESTOPPED, "stopped by a signal");
+        rc = look_around(e, err);
     }
     zl_progress_close(&progress);
     e->out->loss = e->out->tokens ? sum / (double)e->out->tokens : 0;
@@ -158,7 +165,7 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     int64_t capacity = (int64_t)(e->corpus.train.report.longest + e->o->max_new_tokens);
     int rc = answer ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
     if (!rc)
-        rc = zl_decoder_open(&d, &e->corpus.model, e->adapter.n ? &e->adapter : NULL, capacity, PROMPT_CHUNK, e->threads, err);
+        rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->threads, err);
     struct zl_progress progress;
     zl_progress_open(&progress, 2, "answering", "example", e->examples, e->o->quiet);
     for (uint64_t i = 0, tokens = 0; !rc && i < e->examples; i++) {
@@ -168,8 +175,8 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
         rc = match_one(e, &d, x, answer, err);
         tokens += x->n;
         zl_progress_update(&progress, i + 1, tokens, __builtin_nan(""));
-        if (!rc && zl_signals_pending())
-            rc = zl_fail(err, ZL_ESTOPPED, "stopped by a signal");
+        if (!rc)
+            rc = look_around(e, err);
     }
     zl_progress_close(&progress);
     if (!rc && e->out->compared == 0)
@@ -179,22 +186,33 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     return rc;
 }
 
+static int take_adapter(struct evaluation *e, struct zl_error *err)
+{
+    if (e->o->loaded) {
+        e->adapter = zl_loaded_adapter(e->o->loaded);
+        return 0;
+    }
+    int rc = e->o->adapter ? zl_adapter_load(e->o->adapter, &e->corpus.model, &e->own, err) : 0;
+    e->adapter = !rc && e->o->adapter ? &e->own : NULL;
+    return rc;
+}
+
 int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, struct zl_error *err)
 {
     struct evaluation e = {.o = o, .out = out};
     struct zl_cores cores;
     double start = now();
     *out = (struct zl_eval_result){0};
-    zl_signals_install();
     const struct zl_corpus_request r = {.model = o->model,
+                                        .loaded = o->loaded,
                                         .data = o->data.v,
                                         .n_data = o->data.n,
                                         .max_length = o->max_length,
                                         .positions = o->max_length + (o->exact_match ? o->max_new_tokens : 0),
                                         .quiet = o->quiet};
     int rc = zl_corpus_open(&e.corpus, &r, err);
-    if (!rc && o->adapter)
-        rc = zl_adapter_load(o->adapter, &e.corpus.model, &e.adapter, err);
+    if (!rc)
+        rc = take_adapter(&e, err);
     if (!rc)
         rc = zl_cores_detect(&cores, err);
     if (!rc) {
@@ -207,7 +225,7 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
     }
     if (!rc && o->exact_match)
         rc = measure_match(&e, err);
-    zl_adapter_free(&e.adapter);
+    zl_adapter_free(&e.own);
     zl_corpus_close(&e.corpus);
     out->seconds = now() - start;
     return rc;

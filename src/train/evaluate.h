@@ -7,6 +7,9 @@
 
 #include "base/error.h"
 #include "base/values.h"
+#include "train/hooks.h"
+
+struct zl_loaded;
 
 struct zl_eval_options {
     const char *model;
@@ -18,6 +21,8 @@ struct zl_eval_options {
     uint64_t max_new_tokens;
     uint64_t threads; /* 0: all usable cores */
     bool json, quiet; /* json: for the caller who prints */
+    const struct zl_hooks *hooks;   /* NULL: none */
+    const struct zl_loaded *loaded; /* use this; model and adapter are then not looked at. NULL: open them */
     struct zl_given given;
 };
 

@@ -8,12 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "format/chat.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
-#include "pipe/signal.h"
-#include "train/adapter.h"
+#include "train/loaded.h"
 #include "train/sample.h"
 
 #define PROMPT_CHUNK 256
@@ -82,7 +80,7 @@ static bool push(struct generation *g, const char *text, size_t n)
     return go_on && !g->stopped;
 }
 
-static int encode_prompt(const struct zl_generate_options *o, const struct zl_tokenizer *t, struct zl_ids *ids,
+static int encode_prompt(const struct zl_generate_options *o, const char *model, const struct zl_tokenizer *t, struct zl_ids *ids,
                          struct zl_error *err)
 {
     if (!o->chat)
@@ -95,7 +93,7 @@ static int encode_prompt(const struct zl_generate_options *o, const struct zl_to
     turns[n++] = (struct zl_message){"user", o->prompt, strlen(o->prompt)};
     int rc = zl_chat_recognize(t, &chat, err);
     if (!rc && chat.kind == ZL_CHAT_NONE)
-        rc = zl_fail(err, ZL_EUSAGE, "%s has no chat template; leave off --chat", o->model);
+        rc = zl_fail(err, ZL_EUSAGE, "%s has no chat template; leave off --chat", model);
     if (!rc)
         rc = zl_chat_render(&chat, t, turns, n, true, ids, NULL, NULL, err);
     zl_chat_free(&chat);
@@ -119,7 +117,7 @@ static int answer(struct generation *g, struct zl_decoder *d, const struct zl_to
     bool go_on = true;
     size_t n = 0;
     const char *piece;
-    while (logits && go_on && out->new_tokens < o->max_new_tokens && !zl_signals_pending()) {
+    while (logits && go_on && out->new_tokens < o->max_new_tokens && !zl_hooks_stop(o->hooks)) {
         int32_t id = zl_sample(logits, vocab, o->temperature, o->top_p, o->seed, out->new_tokens, work);
         if (zl_tokenizer_is_end(t, id)) {
             out->end = ZL_GENERATE_EOS;
@@ -138,9 +136,46 @@ static int answer(struct generation *g, struct zl_decoder *d, const struct zl_to
     }
     if (g->stopped)
         out->end = ZL_GENERATE_STOP;
+    else if (!go_on)
+        out->end = ZL_GENERATE_REFUSED;
     out->new_seconds = now() - start;
     zl_detokenizer_free(text);
     free(work);
+    return rc;
+}
+
+/* The prompt's length in tokens is known only with the tokenizer; no token is shorter than a byte, templates add some. */
+static uint64_t positions_for(const struct zl_generate_options *o)
+{
+    return strlen(o->prompt) + (o->system ? strlen(o->system) : 0) + 512 + o->max_new_tokens;
+}
+
+static int generate(struct generation *g, const struct zl_loaded *l, struct zl_generate_result *out, struct zl_error *err)
+{
+    const struct zl_generate_options *o = g->o;
+    struct zl_decoder d = {0};
+    struct zl_ids prompt = {0};
+    struct zl_cores cores;
+    int rc = encode_prompt(o, l->model.path, l->tokenizer, &prompt, err);
+    if (!rc && prompt.n == 0)
+        rc = zl_fail(err, ZL_EUSAGE, "the prompt is empty");
+    if (!rc && (prompt.n > l->model.positions || o->max_new_tokens > l->model.positions - prompt.n))
+        rc = zl_fail(err, ZL_EUSAGE, "the prompt's %zu tokens and %llu new ones are more than the %llu positions that were asked for",
+                     prompt.n, (unsigned long long)o->max_new_tokens, (unsigned long long)l->model.positions);
+    if (!rc)
+        rc = zl_cores_detect(&cores, err);
+    if (!rc) {
+        int threads = o->threads ? (int)(o->threads < ZL_CORES_MAX ? o->threads : ZL_CORES_MAX) : cores.n;
+        rc = zl_decoder_open(&d, &l->model, zl_loaded_adapter(l), (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK, threads,
+                             err);
+    }
+    if (!rc)
+        rc = answer(g, &d, l->tokenizer, &prompt, out, err);
+    const char *by = rc ? NULL : zl_hooks_stop(o->hooks);
+    if (by)
+        rc = zl_fail(err, ZL_ESTOPPED, "stopped by %s", by);
+    zl_decoder_close(&d);
+    zl_ids_free(&prompt);
     return rc;
 }
 
@@ -148,44 +183,14 @@ int zl_generate_run(const struct zl_generate_options *o, bool (*emit)(void *cont
                     struct zl_generate_result *out, struct zl_error *err)
 {
     struct generation g = {.o = o, .emit = emit, .context = context};
-    struct zl_model m = {0};
-    struct zl_tokenizer *t = NULL;
-    struct zl_adapter adapter = {0};
-    struct zl_decoder d = {0};
-    struct zl_ids prompt = {0};
-    struct zl_cores cores;
+    struct zl_loaded own;
     *out = (struct zl_generate_result){0};
-    zl_log_quiet(o->quiet);
-    zl_signals_install();
-    /* The prompt's length is known only with the tokenizer, and no token is shorter than a byte. */
-    const uint64_t positions = strlen(o->prompt) + (o->system ? strlen(o->system) : 0) + 512 + o->max_new_tokens;
-    int rc = zl_model_open(o->model, positions, &m, err);
-    if (!rc)
-        rc = zl_model_tokenizer(&m, &t, err);
-    if (!rc)
-        rc = encode_prompt(o, t, &prompt, err);
-    if (!rc && prompt.n == 0)
-        rc = zl_fail(err, ZL_EUSAGE, "the prompt is empty");
-    if (!rc && prompt.n + o->max_new_tokens > positions)
-        rc = zl_fail(err, ZL_EUSAGE, "the prompt has %zu tokens, which is more than expected of its length", prompt.n);
-    if (!rc && o->adapter)
-        rc = zl_adapter_load(o->adapter, &m, &adapter, err);
-    if (!rc)
-        rc = zl_cores_detect(&cores, err);
-    if (!rc) {
-        int threads = o->threads ? (int)(o->threads < ZL_CORES_MAX ? o->threads : ZL_CORES_MAX) : cores.n;
-        rc = zl_decoder_open(&d, &m, o->adapter ? &adapter : NULL, (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK, threads,
-                             err);
-    }
-    if (!rc)
-        rc = answer(&g, &d, t, &prompt, out, err);
-    if (!rc && zl_signals_pending())
-        rc = zl_fail(err, ZL_ESTOPPED, "stopped by a signal");
-    zl_decoder_close(&d);
-    zl_adapter_free(&adapter);
-    zl_ids_free(&prompt);
-    zl_tokenizer_close(t);
-    zl_model_close(&m);
+    int rc = o->loaded ? 0 : zl_loaded_open(&own, o->model, o->adapter, positions_for(o), err);
+    if (rc)
+        return rc;
+    rc = generate(&g, o->loaded ? o->loaded : &own, out, err);
+    if (!o->loaded)
+        zl_loaded_close(&own);
     free(g.held);
     return rc;
 }

@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 #include "base/values.h"
+#include "train/hooks.h"
+
+struct zl_loaded;
 
 struct zl_generate_options {
     const char *model;
@@ -21,11 +24,13 @@ struct zl_generate_options {
     struct zl_strings stop; /* texts that end the answer and are not part of it */
     uint64_t seed;
     uint64_t threads; /* 0: all usable cores */
-    bool quiet;
+    bool quiet;               /* for the caller who talks */
+    const struct zl_hooks *hooks;   /* NULL: none */
+    const struct zl_loaded *loaded; /* use this; model and adapter are then not looked at. NULL: open them */
     struct zl_given given;
 };
 
-enum zl_generate_end { ZL_GENERATE_EOS, ZL_GENERATE_STOP, ZL_GENERATE_LENGTH };
+enum zl_generate_end { ZL_GENERATE_EOS, ZL_GENERATE_STOP, ZL_GENERATE_LENGTH, ZL_GENERATE_REFUSED /* by emit */ };
 
 struct zl_generate_result {
     uint64_t prompt_tokens, new_tokens;

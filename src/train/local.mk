@@ -5,7 +5,9 @@ libzl_train_la_SOURCES = \
 	src/train/corpus.c src/train/corpus.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/generate.c src/train/generate.h \
+	src/train/hooks.h \
 	src/train/ledger.c src/train/ledger.h \
+	src/train/loaded.c src/train/loaded.h \
 	src/train/metrics.c src/train/metrics.h \
 	src/train/options.h \
 	src/train/readouts.c src/train/readouts.h \

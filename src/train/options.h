@@ -10,6 +10,7 @@
 
 #include "base/values.h"
 #include "pipe/partition.h"
+#include "train/hooks.h"
 
 enum zl_schedule_kind { ZL_SCHEDULE_BP, ZL_SCHEDULE_ZEROLOCK };
 enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
@@ -61,6 +62,7 @@ struct zl_train_options {
     bool quiet;
 
     const char *configuration; /* these options as a YAML text for the run's folder, or NULL */
+    const struct zl_hooks *hooks; /* NULL: none */
     struct zl_given given;
 };
 

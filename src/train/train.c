@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "pipe/pipeline.h"
-#include "pipe/signal.h"
 #include "store/run.h"
 #include "train/corpus.h"
 #include "train/ledger.h"
@@ -122,6 +121,8 @@ static void book_step(struct driver *d, const struct zl_step_record *r)
                         "%d steps in a row gave gradients that are not finite; a lower --lr or a look at the data may help",
                         MOST_SKIPPED));
     zl_progress_update(&d->progress, r->step, d->tokens_done, d->last_loss);
+    if (d->o->hooks && d->o->hooks->step)
+        d->o->hooks->step(d->o->hooks->context, r->step, d->s->order.n_steps, d->last_loss, now.tokens_per_second);
 }
 
 static void book_eval(struct driver *d, const struct zl_eval_record *r)
@@ -159,12 +160,13 @@ static bool book_reports(struct driver *d, int64_t timeout_ns)
     return any;
 }
 
-/* Stop feeding? After a failure or a signal. */
+/* Stop feeding? After a failure, or when the caller wants it. */
 static bool stopping(struct driver *d)
 {
-    if (!d->rc && zl_signals_pending())
-        d->rc = zl_fail(d->err, ZL_ESTOPPED, "stopped by a signal after step %llu of %llu",
-                        (unsigned long long)d->steps_done, (unsigned long long)d->s->order.n_steps);
+    const char *by = d->rc ? NULL : zl_hooks_stop(d->o->hooks);
+    if (by)
+        d->rc = zl_fail(d->err, ZL_ESTOPPED, "stopped by %s after step %llu of %llu", by, (unsigned long long)d->steps_done,
+                        (unsigned long long)d->s->order.n_steps);
     return d->rc != 0;
 }
 
@@ -288,8 +290,6 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
 {
     struct zl_setup setup;
     struct driver d = {.o = o, .s = &setup, .err = err, .first_eval = (double)NAN, .last_eval = (double)NAN};
-    zl_log_quiet(o->quiet);
-    zl_signals_install();
     int rc = zl_run_open(&d.run, o->output, o->force, err);
     if (rc)
         return rc;
