@@ -3,7 +3,7 @@ GOLDEN_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 GOLDEN_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 GOLDEN_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)
 
-GOLDEN_TESTS = tests/golden/test-model tests/golden/test-gguf-models
+GOLDEN_TESTS = tests/golden/test-model tests/golden/test-gguf-models tests/golden/test-smollm2
 check_PROGRAMS += $(GOLDEN_TESTS)
 TESTS += $(GOLDEN_TESTS)
 
@@ -15,3 +15,7 @@ tests_golden_test_gguf_models_SOURCES = tests/golden/test-gguf-models.c $(GOLDEN
 tests_golden_test_gguf_models_CFLAGS = $(GOLDEN_CFLAGS)
 tests_golden_test_gguf_models_CPPFLAGS = $(GOLDEN_CPPFLAGS)
 tests_golden_test_gguf_models_LDADD = $(GOLDEN_LDADD)
+tests_golden_test_smollm2_SOURCES = tests/golden/test-smollm2.c $(GOLDEN_COMMON)
+tests_golden_test_smollm2_CFLAGS = $(GOLDEN_CFLAGS)
+tests_golden_test_smollm2_CPPFLAGS = $(GOLDEN_CPPFLAGS)
+tests_golden_test_smollm2_LDADD = $(GOLDEN_LDADD)
