@@ -14,6 +14,8 @@ static const char *const lr_schedules[] = {
 static const char *const readouts[] = {
     [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow", NULL};
 static const char *const vocabularies[] = {[ZL_LOCAL_VOCABULARY_DATA] = "data", [ZL_LOCAL_VOCABULARY_FULL] = "full", NULL};
+static const char *const recomputes[] = {
+    [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full", NULL};
 static const char *const presets[] = {[ZL_PRESET_NONE] = "none", [ZL_PRESET_PAPER] = "paper", NULL};
 
 static const struct zl_operand operands[] = {
@@ -303,6 +305,23 @@ static const struct zl_option options[] = {
      .also = "cores num-threads cpus jobs",
      .group = "Machine",
      .help = "Cores to use, shared out over the stages. Never changes the result."},
+    {.name = "memory-limit",
+     .arg = "SIZE",
+     .kind = ZL_OPTION_SIZE,
+     FIELD(memory_limit),
+     .min = 1048576,
+     .shown = "none",
+     .also = "max-memory memory ram-limit",
+     .help = "Stay below this much memory, the model's weights included: choose smaller micro-batches and computing again to fit, or say "
+             "what would fit. The adapter is the same but for rounding."},
+    {.name = "recompute",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(recompute),
+     .choices = recomputes,
+     .fallback = "none",
+     .also = "gradient-checkpointing activation-checkpointing checkpoint-activations",
+     .help = "What the backward pass computes again instead of keeping it. selective: the inner half of each MLP. full: each layer from "
+             "its input. The result is the same to the bit."},
     {.name = "seed",
      .arg = "NUMBER",
      .kind = ZL_OPTION_COUNT,

@@ -82,7 +82,7 @@ static void take_activations(struct zl_block *b, struct zl_arena *a)
     if (!s->has_loss)
         return;
     for (int i = 0; i < 3; i++)
-        b->rows[i] = i == 1 && !s->map_a ? NULL : zl_arena_take(a, rows);
+        b->rows[i] = i == 1 && !s->map ? NULL : zl_arena_take(a, rows);
     b->rstd = zl_arena_take(a, t * sizeof(float));
     b->loss = zl_arena_take(a, t * sizeof(float));
     b->row_at = zl_arena_take(a, t * sizeof(int32_t));
@@ -243,7 +243,7 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
     if (n == 0)
         return;
     float *z = b->rows[0], *zn = b->rows[2];
-    if (b->spec.map_a) {
+    if (b->spec.map) {
         z = b->rows[1];
         map_rows(b, n, b->rows[0], z, false);
     }
@@ -260,7 +260,7 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
     if (!backward)
         return;
     zl_rmsnorm_backward(&b->team, n, d, zn, z, m->norm, b->rstd, zn, 0);
-    if (b->spec.map_a) {
+    if (b->spec.map) {
         map_rows(b, n, zn, b->rows[0], true);
         scatter(b, tok->t, n, b->rows[0]);
     } else {

@@ -22,7 +22,8 @@ struct zl_block_spec {
     const struct zl_lora_spec *lora; /* NULL: no adapters, or those of `adapter` */
     const struct zl_adapter *adapter; /* start from these weights (own layers; the shadow starts from them too where it has the same layers) */
     uint64_t seed;
-    const float *map_a, *map_b; /* z = A u + b, [d][d] and [d]; NULL: identity */
+    bool map;                   /* an affine map stands behind the last layer */
+    const float *map_a, *map_b; /* z = A u + b, [d][d] and [d]; needed when the block computes, not for its plan */
     const int32_t *subset;      /* token ids that the local softmax runs over, ascending; NULL: all */
     const int32_t *subset_index; /* [vocab] position in subset or -1 */
     int64_t n_subset;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/values.h"
+#include "model/layer.h"
 #include "pipe/partition.h"
 #include "train/hooks.h"
 
@@ -57,6 +58,8 @@ struct zl_train_options {
     double clip; /* largest norm of a block's gradient; 0: no clipping */
 
     /* machine */
+    uint64_t memory_limit; /* bytes; 0: none */
+    enum zl_recompute recompute; /* with a limit: at least this */
     uint64_t seed;
     uint64_t threads; /* 0: all usable cores */
     bool quiet;

@@ -27,25 +27,26 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A micro-batch holds whole examples: where the longest does not fit, the micro-batch grows to it, with a note. */
-static int plan_order(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+static uint64_t longest_example(const struct zl_setup *s)
 {
-    uint64_t longest = larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest);
-    uint64_t micro = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
-    if (micro < longest) {
-        zl_note("micro-batches of %llu tokens: the longest example has that many", (unsigned long long)longest);
-        micro = longest;
-    }
+    return larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest);
+}
+
+static int plan_order(struct zl_setup *s, const struct zl_train_options *o, uint64_t micro, struct zl_error *err)
+{
     const struct zl_schedule_options train = {.seed = o->seed,
                                               .batch_tokens = larger(o->batch_tokens, micro),
                                               .micro_batch_tokens = micro,
                                               .steps = o->steps,
                                               .epochs = o->epochs,
                                               .shuffle = true};
+    zl_data_order_free(&s->order);
+    zl_data_order_free(&s->eval_order);
     int rc = zl_data_order_plan(&s->corpus.train, &train, &s->order, err);
     if (rc || s->corpus.held_out.n_examples == 0)
         return rc;
-    const struct zl_schedule_options eval = {.batch_tokens = UINT64_C(1) << 40, .micro_batch_tokens = micro, .epochs = 1};
+    const struct zl_schedule_options eval = {
+        .batch_tokens = UINT64_C(1) << 40, .micro_batch_tokens = micro, .epochs = 1};
     return zl_data_order_plan(&s->corpus.held_out, &eval, &s->eval_order, err);
 }
 
@@ -121,12 +122,79 @@ static bool needs_subset(const struct zl_setup *s, const struct zl_train_options
     return s->partition.n > 1 && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
 }
 
+/* Order and memory of one candidate: so many tokens a micro-batch, so much computed again. */
+static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint64_t micro, enum zl_recompute recompute,
+                     struct zl_error *err)
+{
+    int rc = plan_order(s, o, micro, err);
+    if (rc)
+        return rc;
+    s->pipeline = (struct zl_pipeline_options){
+        .lora = &s->lora,
+        .adapter = s->init.n ? &s->init : NULL,
+        .recompute = recompute,
+        .map_a = s->readouts.a,
+        .map_b = s->readouts.b,
+        .subset = s->subset,
+        .subset_index = s->subset_index,
+        .n_subset = s->n_subset,
+        .seed = o->seed,
+        .tokens = (int64_t)larger(s->order.largest_micro_tokens, s->eval_order.largest_micro_tokens),
+        .seqs = (int64_t)larger(s->order.largest_micro_examples, s->eval_order.largest_micro_examples),
+        .longest = (int64_t)longest_example(s),
+        .ring_depth = (uint32_t)o->ring_depth,
+        .optimizer = {.beta1 = (float)o->beta1,
+                      .beta2 = (float)o->beta2,
+                      .eps = (float)o->adam_eps,
+                      .weight_decay = (float)o->weight_decay,
+                      .clip = (float)o->clip},
+        .groups = s->groups,
+    };
+    return zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
+}
+
+/* What the process will hold at its peak: what it holds now, the weights (mapped, and all touched in a step), and the plan. */
+static uint64_t expected_bytes(const struct zl_setup *s)
+{
+    return s->pss_before + s->corpus.model.weight_bytes + s->plan.total_bytes;
+}
+
+/* A micro-batch holds whole examples, so it is at least as large as the longest. Without a limit: as asked. With one: the fastest way
+ * that fits, where keeping activations comes before computing them again, and both before micro-batches under 256 tokens, at
+ * which the products with the weights become slow. */
+static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    const uint64_t longest = longest_example(s);
+    uint64_t asked = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
+    if (asked < longest) {
+        if (ZL_GIVEN(o, micro_batch_tokens))
+            zl_note("micro-batches of %llu tokens: the longest example has that many", (unsigned long long)longest);
+        asked = longest;
+    }
+    s->pss_before = zl_memory_pss(NULL);
+    if (!o->memory_limit)
+        return plan_with(s, o, asked, o->recompute, err);
+    const uint64_t floors[] = {larger(longest, asked < 256 ? asked : 256), longest};
+    for (int f = 0; f < 2; f++)
+        for (int mode = (int)o->recompute; mode <= ZL_RECOMPUTE_FULL; mode++)
+            for (uint64_t micro = asked;; micro = larger(micro * 3 / 4, floors[f])) {
+                int rc = plan_with(s, o, micro, (enum zl_recompute)mode, err);
+                if (rc || expected_bytes(s) <= o->memory_limit)
+                    return rc;
+                if (micro <= floors[f])
+                    break;
+            }
+    return zl_fail(err, ZL_EMEMORY,
+                   "--memory-limit of %.0f MiB is too little: %.0f MiB is the least that this run needs with examples of %llu "
+                   "tokens (%.0f MiB of them are the model's weights); a smaller --max-length needs less",
+                   (double)o->memory_limit / 1048576, (double)expected_bytes(s) / 1048576, (unsigned long long)longest,
+                   (double)s->corpus.model.weight_bytes / 1048576);
+}
+
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
     *s = (struct zl_setup){0};
     int rc = read_corpus(s, o, err);
-    if (!rc)
-        rc = plan_order(s, o, err);
     if (!rc)
         rc = cut(s, o, err);
     if (!rc)
@@ -138,27 +206,7 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
                                   err);
     if (rc)
         return rc;
-    s->pipeline = (struct zl_pipeline_options){
-        .lora = &s->lora,
-        .adapter = s->init.n ? &s->init : NULL,
-        .map_a = s->readouts.a,
-        .map_b = s->readouts.b,
-        .subset = s->subset,
-        .subset_index = s->subset_index,
-        .n_subset = s->n_subset,
-        .seed = o->seed,
-        .tokens = (int64_t)larger(s->order.largest_micro_tokens, s->eval_order.largest_micro_tokens),
-        .seqs = (int64_t)larger(s->order.largest_micro_examples, s->eval_order.largest_micro_examples),
-        .longest = (int64_t)larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest),
-        .ring_depth = (uint32_t)o->ring_depth,
-        .optimizer = {.beta1 = (float)o->beta1,
-                      .beta2 = (float)o->beta2,
-                      .eps = (float)o->adam_eps,
-                      .weight_decay = (float)o->weight_decay,
-                      .clip = (float)o->clip},
-        .groups = s->groups,
-    };
-    rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
+    rc = fit(s, o, err);
     if (!rc)
         rc = zl_readouts_fit(&s->corpus, &s->order, &s->partition, o->threads ? (int)o->threads : s->cores.n, &s->readouts, err);
     return rc;
@@ -209,6 +257,8 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     static const char *const schedules[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock"};
     static const char *const readouts[] = {
         [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow"};
+    static const char *const recomputes[] = {
+        [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full"};
     json_t *r = json_object(), *data = json_array(), *targets = json_array();
     for (size_t i = 0; i < o->data.n; i++)
         json_array_append_new(data, json_string(o->data.v[i]));
@@ -233,7 +283,9 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "map_tokens", integer(s->readouts.tokens));
     json_object_set_new(r, "lr", json_real(o->lr));
     json_object_set_new(r, "seed", integer(o->seed));
+    json_object_set_new(r, "recompute", json_string(recomputes[s->pipeline.recompute]));
     json_object_set_new(r, "planned_bytes", integer(s->plan.total_bytes));
+    json_object_set_new(r, "expected_bytes", integer(expected_bytes(s)));
     json_object_set_new(r, "weight_bytes", integer(s->corpus.model.weight_bytes));
     return r;
 }

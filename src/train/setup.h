@@ -27,6 +27,7 @@ struct zl_setup {
     struct zl_core_group *groups;   /* [stages] */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
+    uint64_t pss_before; /* what the process held before anything was allocated for the pipeline */
     struct zl_adapter_config adapter_config;
     const char *targets[ZL_LINEARS];
 };
