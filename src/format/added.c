@@ -42,7 +42,8 @@ static int by_text(const void *pa, const void *pb)
 
 int zl_added_sort(struct zl_added *a, const char *source, struct zl_error *err)
 {
-    qsort(a->token, a->n, sizeof *a->token, by_text);
+    if (a->n)
+        qsort(a->token, a->n, sizeof *a->token, by_text);
     size_t kept = 0;
     for (size_t i = 0; i < a->n; i++) { /* of equal texts the first stays */
         const struct zl_added_token *t = &a->token[i];

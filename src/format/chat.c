@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/chat_impl.h"
 
 #include <stdlib.h>
@@ -169,9 +170,9 @@ static int check_message(const struct render *r, const struct zl_message *m, siz
         return 0;
     return zl_fail(
         r->err, ZL_EINPUT,
-        "message %zu has the role \"%.60s\", which the chat template treats in a way of its "
+        "message %zu has the role \"%s\", which the chat template treats in a way of its "
         "own that is not supported",
-        i + 1, m->role);
+        i + 1, zl_quote(m->role).s);
 }
 
 int zl_chat_render(const struct zl_chat *c, const struct zl_tokenizer *t,

@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/chat_impl.h"
 
 #include <stdlib.h>
@@ -164,11 +165,10 @@ static int refuse(const char *template, struct zl_error *err)
             err, ZL_EINPUT,
             "the chat template is none that is known (ChatML, Llama 3): it has %s in line %d", name,
             line);
-    int shown = (int)strcspn(template, "\r\n");
     return zl_fail(
         err, ZL_EINPUT,
-        "the chat template is none that is known (ChatML, Llama 3): it begins with \"%.*s\"",
-        shown < 80 ? shown : 80, template);
+        "the chat template is none that is known (ChatML, Llama 3): it begins with \"%s\"",
+        zl_quote_n(template, strcspn(template, "\r\n")).s);
 }
 
 static int recognize(const char *template, struct zl_chat *out, struct zl_error *err)

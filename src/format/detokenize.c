@@ -228,6 +228,9 @@ static int decode_replaced(const struct zl_decoder *c, const struct zl_piece *p,
         rc = zl_text_add_replaced(b, s, n, &c->replace[k], err);
         s = b->s;
         n = b->n;
+        if (!rc && n > 4 * ZL_TOK_MAX_SURFACE)
+            rc = zl_fail(err, ZL_EINPUT, "the decoder makes a text of %zu bytes out of one token",
+                         n);
     }
     return rc ? rc : zl_text_add(out, s, n, err);
 }
@@ -248,6 +251,9 @@ int zl_decoder_finish(struct zl_tokenizer *t, struct zl_error *err)
             rc = decode_byte_level(p, &t->decoded_blob, err);
         else
             rc = decode_replaced(&t->decoder, p, &t->decoded_blob, tmp, err);
+        if (!rc && t->decoded_blob.n > 1u << 28)
+            rc = zl_fail(err, ZL_EINPUT, "%s: the decoder makes texts of more than 256 MiB",
+                         t->source);
         int byte = t->decoder.byte_fallback ? zl_byte_token(p->s, p->len) : -1;
         t->decoded[id].flags = (uint32_t)(byte + 1);
     }

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_impl.h"
 
 #include <stdlib.h>
@@ -125,6 +126,8 @@ void zl_tok_find_cuts(struct zl_tokenizer *t)
     t->cuts_at_marks = !t->byte_level && id >= 0;
     for (uint32_t i = 0; i < t->vocab.n && t->cuts_at_marks; i++) {
         const struct zl_piece *p = &t->vocab.piece[i];
+        if (!(p->flags & ZL_PIECE_PRESENT))
+            continue;
         const char *s = p->s, *end = s + p->len;
         while (s < end && (s = memmem(s, (size_t)(end - s), mark, 3))) {
             if (s > p->s)
@@ -217,7 +220,7 @@ static int check_plain(const struct zl_tokenizer *t, const struct zl_ids *ids, s
         if ((t->vocab.piece[id].flags & ZL_PIECE_SPECIAL) && id != t->unk)
             return zl_fail(err, ZL_EINPUT,
                            "%s: the merges make the special token \"%s\" (id %d) out of plain text",
-                           t->source, t->vocab.piece[id].s, id);
+                           t->source, zl_quote(t->vocab.piece[id].s).s, id);
     }
     return 0;
 }

@@ -89,6 +89,7 @@ int zl_normalize(const struct zl_tokenizer *t, const char *s, size_t n, struct z
                  pcre2_match_data *md, const char **out, size_t *out_n, struct zl_error *err)
 {
     int turn = 0, rc = 0;
+    const size_t given = n;
     for (int i = 0; i < t->n_normalizers && !rc; i++) {
         const struct zl_normalizer *z = &t->normalizer[i];
         struct zl_text *b = &buffer[turn];
@@ -117,6 +118,10 @@ int zl_normalize(const struct zl_tokenizer *t, const char *s, size_t n, struct z
         s = b->s;
         n = b->n;
         turn = !turn;
+        if (!rc && n / 256 > given + 16)
+            rc = zl_fail(err, ZL_EINPUT,
+                         "%s: the normalizers make a text of %zu bytes out of one of %zu",
+                         t->source, n, given);
     }
     *out = s;
     *out_n = n;

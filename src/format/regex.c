@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_impl.h"
 
 #include <stdlib.h>
@@ -86,8 +87,8 @@ static int rewrite(const char *p, size_t n, struct zl_text *out, struct zl_error
         if (in_set && (p[i] == '[' || (p[i] == '&' && i + 1 < n && p[i + 1] == '&')))
             return zl_fail(
                 err, ZL_EINPUT,
-                "the pattern \"%.200s\" has a set inside a set at byte %zu, which is not supported",
-                p, i);
+                "the pattern \"%s\" has a set inside a set at byte %zu, which is not supported",
+                zl_quote_n(p, n).s, i);
         rc = zl_text_add(out, p + i, 1, err);
     }
     return rc;
@@ -113,8 +114,8 @@ int zl_regex_compile(const char *pattern, size_t len, pcre2_code **out, struct z
     if (!*out) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(code, why, sizeof why);
-        rc = zl_fail(err, ZL_EINPUT, "the pattern \"%.200s\" is not valid: %s", pattern,
-                     (const char *)why);
+        rc = zl_fail(err, ZL_EINPUT, "the pattern \"%s\" is not valid: %s",
+                     zl_quote_n(pattern, len).s, (const char *)why);
         goto out;
     }
     pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* fails where there is no JIT: the interpreter

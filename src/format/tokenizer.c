@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_impl.h"
 
 #include <stdio.h>
@@ -110,10 +111,9 @@ int zl_tok_add_merge(struct zl_tokenizer *t, uint64_t i, uint32_t rank, const ch
         id[k] = zl_vocab_find(&t->vocab, text[k].s, text[k].len);
         if (id[k] < 0 || (t->vocab.piece[id[k]].flags & ZL_PIECE_UNMERGED))
             return zl_fail(err, ZL_EINPUT,
-                           "%s: merge %llu needs the token \"%.*s\", which the vocabulary does not "
+                           "%s: merge %llu needs the token \"%s\", which the vocabulary does not "
                            "have",
-                           t->source, (unsigned long long)i,
-                           text[k].len < 64 ? (int)text[k].len : 64, text[k].s);
+                           t->source, (unsigned long long)i, zl_quote_n(text[k].s, text[k].len).s);
     }
     zl_merges_put(&t->merges, id[0], id[1], rank, id[2]);
     return 0;

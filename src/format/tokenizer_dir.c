@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_json.h"
 
 #include <errno.h>
@@ -41,8 +42,8 @@ static int named_token(const struct zl_json *r, const json_t *root, const char *
     *id = zl_vocab_find(&t->vocab, json_string_value(v), json_string_length(v));
     if (*id < 0 && json_string_length(v))
         return zl_fail(r->err, ZL_EINPUT,
-                       "%s: \"%s\" is \"%.100s\", which is no token of tokenizer.json", r->file,
-                       key, json_string_value(v));
+                       "%s: \"%s\" is \"%s\", which is no token of tokenizer.json", r->file, key,
+                       zl_quote(json_string_value(v)).s);
     return 0;
 }
 
@@ -134,9 +135,9 @@ static int model_config(const struct zl_json *r, const json_t *root, struct zl_t
     if (rc < 0)
         return rc;
     if (rc == 0 && rows < (int64_t)t->vocab.n)
-        return zl_fail(r->err, ZL_EINPUT,
-                       "%s: vocab_size is %lld, but the tokenizer has the id %u (\"%.100s\")",
-                       r->file, (long long)rows, t->vocab.n - 1, t->vocab.piece[t->vocab.n - 1].s);
+        return zl_fail(
+            r->err, ZL_EINPUT, "%s: vocab_size is %lld, but the tokenizer has the id %u (\"%s\")",
+            r->file, (long long)rows, t->vocab.n - 1, zl_quote(t->vocab.piece[t->vocab.n - 1].s).s);
     return generation_config(r, root, t);
 }
 

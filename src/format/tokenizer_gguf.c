@@ -16,6 +16,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_impl.h"
 
 #include <stdlib.h>
@@ -78,8 +79,8 @@ static int read_words(const struct zl_gguf *g, struct zl_tokenizer *t, bool *add
         if (strlen(words[i].name) == len && memcmp(words[i].name, name, len) == 0)
             w = &words[i];
     if (!w)
-        return zl_fail(err, ZL_EINPUT, "%s: " KEY("pre") " \"%.*s\" is not supported", t->source,
-                       len < 64 ? (int)len : 64, name);
+        return zl_fail(err, ZL_EINPUT, "%s: " KEY("pre") " \"%s\" is not supported", t->source,
+                       zl_quote_n(name, len).s);
     rc = 0;
     for (size_t i = 0; i < 4 && w->pattern[i] && !rc; i++)
         rc = zl_tok_regex_stage(t, w->pattern[i], strlen(w->pattern[i]), ZL_SPLIT_ISOLATED, false,
@@ -140,9 +141,9 @@ static int read_token(const struct arrays *a, uint64_t id, struct zl_tokenizer *
                        t->source, (unsigned long long)id, ZL_TOK_MAX_SURFACE);
     bool special = type == TYPE_CONTROL || type == TYPE_UNKNOWN;
     if (!zl_vocab_put(&t->vocab, (uint32_t)id, s->s, len, special ? ZL_PIECE_UNMERGED : 0))
-        return zl_fail(err, ZL_EINPUT, "%s: tokens %d and %llu have the same text \"%.*s\"",
+        return zl_fail(err, ZL_EINPUT, "%s: tokens %d and %llu have the same text \"%s\"",
                        t->source, zl_vocab_find(&t->vocab, s->s, len), (unsigned long long)id,
-                       len < 64 ? (int)len : 64, s->s);
+                       zl_quote_n(s->s, len).s);
     if (!special && type != TYPE_USER)
         return 0;
     const struct zl_added_token token = {
@@ -393,9 +394,9 @@ static int read_all(const struct zl_gguf *g, struct zl_tokenizer *t, struct zl_e
     bool llama = len == 5 && memcmp(model, "llama", 5) == 0;
     if (!llama && !(len == 4 && memcmp(model, "gpt2", 4) == 0))
         return zl_fail(err, ZL_EINPUT,
-                       "%s: the tokenizer model \"%.*s\" is not supported, expected \"gpt2\" or "
+                       "%s: the tokenizer model \"%s\" is not supported, expected \"gpt2\" or "
                        "\"llama\"",
-                       t->source, len < 64 ? (int)len : 64, model);
+                       t->source, zl_quote_n(model, len).s);
     bool adds_bos = llama;
     if ((rc = read_arrays(g, t, &a, err)) != 0 || (rc = read_vocabulary(&a, t, err)) != 0)
         return rc;

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_json.h"
 
 #include <errno.h>
@@ -54,8 +55,8 @@ static int member(const struct zl_json *r, const json_t *o, const char *where, c
     if (!v || json_is_null(v))
         return 1;
     if (json_typeof(v) != type && !(type == JSON_TRUE && json_is_boolean(v)))
-        return zl_fail(r->err, ZL_EINPUT, "%s: \"%s\" of %s is %s, expected %s", r->file, key,
-                       where, zl_json_kind(v), expected);
+        return zl_fail(r->err, ZL_EINPUT, "%s: \"%s\" of %s is %s, expected %s", r->file,
+                       zl_quote(key).s, zl_quote(where).s, zl_json_kind(v), expected);
     *out = v;
     return 0;
 }
@@ -107,7 +108,8 @@ int zl_json_int(const struct zl_json *r, const json_t *o, const char *where, con
 
 int zl_json_need(const struct zl_json *r, int found, const char *where, const char *key)
 {
-    return found == 1 ? zl_fail(r->err, ZL_EINPUT, "%s: %s has no \"%s\"", r->file, where, key)
+    return found == 1 ? zl_fail(r->err, ZL_EINPUT, "%s: %s has no \"%s\"", r->file,
+                                zl_quote(where).s, zl_quote(key).s)
                       : found;
 }
 
@@ -120,8 +122,8 @@ static int count(const struct zl_json *r, struct counts *c, const char *text, si
                  int64_t id)
 {
     if (id < 0 || id >= INT32_MAX)
-        return zl_fail(r->err, ZL_EINPUT, "%s: the token \"%.100s\" has id %lld, expected 0 to %d",
-                       r->file, text, (long long)id, INT32_MAX - 1);
+        return zl_fail(r->err, ZL_EINPUT, "%s: the token \"%s\" has id %lld, expected 0 to %d",
+                       r->file, zl_quote(text).s, (long long)id, INT32_MAX - 1);
     if (len > ZL_TOK_MAX_SURFACE)
         return zl_fail(r->err, ZL_EINPUT,
                        "%s: the token with id %lld is %zu bytes long, at most %d are supported",
@@ -147,8 +149,8 @@ static int read_added_token(const struct zl_json *r, const json_t *v, struct zl_
         return rc;
     if (id < 0 || id >= INT32_MAX)
         return zl_fail(r->err, ZL_EINPUT,
-                       "%s: the added token \"%.100s\" has id %lld, expected 0 to %d", r->file,
-                       text, (long long)id, INT32_MAX - 1);
+                       "%s: the added token \"%s\" has id %lld, expected 0 to %d", r->file,
+                       zl_quote(text).s, (long long)id, INT32_MAX - 1);
     a->id = (int32_t)id;
     a->s = text;
     const struct {
@@ -175,8 +177,8 @@ static int count_all(const struct zl_json *r, json_t *vocab, const json_t *added
     {
         if (!json_is_integer(v))
             return zl_fail(r->err, ZL_EINPUT,
-                           "%s: the id of \"%.100s\" in model.vocab is %s, expected an integer",
-                           r->file, key, zl_json_kind(v));
+                           "%s: the id of \"%s\" in model.vocab is %s, expected an integer",
+                           r->file, zl_quote(key).s, zl_json_kind(v));
         if ((rc = count(r, c, key, strlen(key), json_integer_value(v))) != 0)
             return rc;
     }
@@ -200,14 +202,13 @@ static int put_added(const struct zl_json *r, const struct zl_added_token *a,
 {
     int32_t known = zl_vocab_find(&t->vocab, a->s, a->len);
     if (known >= 0 && known != a->id)
-        return zl_fail(
-            r->err, ZL_EINPUT,
-            "%s: the added token \"%.100s\" has id %d, but the vocabulary has it with id %d",
-            r->file, a->s, a->id, known);
+        return zl_fail(r->err, ZL_EINPUT,
+                       "%s: the added token \"%s\" has id %d, but the vocabulary has it with id %d",
+                       r->file, zl_quote(a->s).s, a->id, known);
     if (known < 0 && !zl_vocab_put(&t->vocab, (uint32_t)a->id, a->s, a->len, ZL_PIECE_UNMERGED))
         return zl_fail(r->err, ZL_EINPUT,
-                       "%s: the added token \"%.100s\" has id %d, which is that of \"%.100s\"",
-                       r->file, a->s, a->id, t->vocab.piece[a->id].s);
+                       "%s: the added token \"%s\" has id %d, which is that of \"%s\"", r->file,
+                       zl_quote(a->s).s, a->id, zl_quote(t->vocab.piece[a->id].s).s);
     return zl_tok_add_token(t, a, r->err);
 }
 
@@ -228,8 +229,8 @@ static int read_vocabulary(const struct zl_json *r, json_t *vocab, const json_t 
         uint32_t id = (uint32_t)json_integer_value(v);
         if (!zl_vocab_put(&t->vocab, id, key, strlen(key), 0))
             return zl_fail(r->err, ZL_EINPUT,
-                           "%s: \"%.100s\" and \"%.100s\" in model.vocab have the same id %u",
-                           r->file, t->vocab.piece[id].s, key, id);
+                           "%s: \"%s\" and \"%s\" in model.vocab have the same id %u", r->file,
+                           zl_quote(t->vocab.piece[id].s).s, zl_quote(key).s, id);
     }
     json_array_foreach(added, i, v)
     {
@@ -304,15 +305,15 @@ static int refuse_unsupported(const struct zl_json *r, const json_t *model)
         return rc;
     if (strcmp(type, "BPE") != 0)
         return zl_fail(r->err, ZL_EINPUT,
-                       "%s: the model type \"%.100s\" is not supported, expected \"BPE\"", r->file,
-                       type);
+                       "%s: the model type \"%s\" is not supported, expected \"BPE\"", r->file,
+                       zl_quote(type).s);
     for (size_t i = 0; i < 2; i++) {
         const char *affix = "";
         if ((rc = zl_json_string(r, model, "model", affixes[i], &affix, NULL)) < 0)
             return rc;
         if (*affix)
-            return zl_fail(r->err, ZL_EINPUT, "%s: model.%s \"%.100s\" is not supported", r->file,
-                           affixes[i], affix);
+            return zl_fail(r->err, ZL_EINPUT, "%s: model.%s \"%s\" is not supported", r->file,
+                           affixes[i], zl_quote(affix).s);
     }
     const json_t *dropout = json_object_get(model, "dropout");
     if (dropout && !json_is_null(dropout) &&
@@ -344,8 +345,8 @@ static int read_model(const struct zl_json *r, const json_t *root, struct zl_tok
     if (unk) {
         t->unk = zl_vocab_find(&t->vocab, unk, unk_len);
         if (t->unk < 0)
-            return zl_fail(r->err, ZL_EINPUT,
-                           "%s: model.unk_token \"%.100s\" is not in the vocabulary", r->file, unk);
+            return zl_fail(r->err, ZL_EINPUT, "%s: model.unk_token \"%s\" is not in the vocabulary",
+                           r->file, zl_quote(unk).s);
     }
     return 0;
 }

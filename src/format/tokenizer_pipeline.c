@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "format/quote.h"
 #include "format/tokenizer_json.h"
 
 #include <stdlib.h>
@@ -39,8 +40,8 @@ int zl_json_stage(const struct zl_json *r, const struct zl_json_part *part, cons
     for (size_t i = 0; i < part->n_types; i++)
         if (strcmp(part->types[i].name, type) == 0)
             return part->types[i].read(r, stage, t);
-    return zl_fail(r->err, ZL_EINPUT, "%s: the %s type \"%.100s\" is not supported", r->file,
-                   part->name, type);
+    return zl_fail(r->err, ZL_EINPUT, "%s: the %s type \"%s\" is not supported", r->file,
+                   part->name, zl_quote(type).s);
 }
 
 int zl_json_pattern(const struct zl_json *r, const json_t *stage, const char *where,
@@ -171,8 +172,8 @@ static int read_behavior(const struct zl_json *r, const json_t *stage, const cha
             return 0;
         }
     }
-    return zl_fail(r->err, ZL_EINPUT, "%s: the behavior \"%.100s\" of a %s is not known", r->file,
-                   name, where);
+    return zl_fail(r->err, ZL_EINPUT, "%s: the behavior \"%s\" of a %s is not known", r->file,
+                   zl_quote(name).s, where);
 }
 
 static int pre_split(const struct zl_json *r, const json_t *stage, struct zl_tokenizer *t)
@@ -241,8 +242,8 @@ int zl_json_prepend_scheme(const struct zl_json *r, const json_t *stage, const c
             return 0;
         }
     }
-    return zl_fail(r->err, ZL_EINPUT, "%s: the prepend_scheme \"%.100s\" of a %s is not known",
-                   r->file, scheme, where);
+    return zl_fail(r->err, ZL_EINPUT, "%s: the prepend_scheme \"%s\" of a %s is not known", r->file,
+                   zl_quote(scheme).s, where);
 }
 
 static int pre_metaspace(const struct zl_json *r, const json_t *stage, struct zl_tokenizer *t)
@@ -255,8 +256,9 @@ static int pre_metaspace(const struct zl_json *r, const json_t *stage, struct zl
     if (rc || (rc = zl_json_bool(r, stage, where, "split", &p.cuts)) < 0 ||
         (rc = zl_json_content(r, stage, where, "replacement", &text, &len)) != 0)
         return rc;
-    if (len == 0)
-        rc = zl_fail(r->err, ZL_EINPUT, "%s: the replacement of a %s is empty", r->file, where);
+    if (len == 0 || memchr(text, ' ', len))
+        rc = zl_fail(r->err, ZL_EINPUT, "%s: the replacement of a %s is empty or has a blank",
+                     r->file, where);
     else
         rc = zl_tok_literal_stage(t, &p, text, len, r->err);
     free(text);
@@ -319,6 +321,9 @@ static int template_token(const struct zl_json *r, const struct zl_tokenizer *t,
         int32_t id;
         if ((rc = known_id(r, t, v, &id)) != 0 || (rc = zl_ids_add(to, id, r->err)) != 0)
             return rc;
+        if (to->n > 64)
+            return zl_fail(r->err, ZL_EINPUT, "%s: TemplateProcessing adds more than 64 ids",
+                           r->file);
     }
     return 0;
 }
@@ -341,10 +346,10 @@ static int template_entry(const struct zl_json *r, const struct zl_tokenizer *t,
         rc = zl_json_need(r, zl_json_string(r, part, "Sequence", "id", &name, NULL), "Sequence",
                           "id");
     if (!rc && (strcmp(name, "A") != 0 || (*texts)++))
-        rc = zl_fail(
-            r->err, ZL_EINPUT,
-            "%s: single of TemplateProcessing has the sequence \"%.20s\", expected \"A\" once",
-            r->file, name);
+        rc =
+            zl_fail(r->err, ZL_EINPUT,
+                    "%s: single of TemplateProcessing has the sequence \"%s\", expected \"A\" once",
+                    r->file, zl_quote(name).s);
     return rc;
 }
 

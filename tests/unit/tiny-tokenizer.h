@@ -168,8 +168,7 @@ static inline json_t *tiny_spm(void)
     json_object_set_new(
         root, "decoder",
         tiny_json("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{"
-                  "\"String\":\"" SPACE_MARK
-                  "\"},\"content\":\" "
+                  "\"String\":\"" SPACE_MARK "\"},\"content\":\" "
                   "\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
                   "\"content\":\" \",\"start\":1,\"stop\":0}]}"));
     return root;
