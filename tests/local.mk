@@ -13,6 +13,7 @@ include tests/unit/gemm.mk
 include tests/unit/ops.mk
 include tests/unit/pipe.mk
 include tests/unit/train.mk
+include tests/unit/model.mk
 include tests/golden/local.mk
 endif
 include tests/cli/local.mk

@@ -3,6 +3,27 @@
 
 #include <math.h>
 
+#include "model/arch.h"
+
+static int check_rope(const struct zl_rope_config *r, const char *where, struct zl_error *err)
+{
+    if (!(r->theta > 1) || !isfinite(r->theta))
+        return zl_fail(err, ZL_EINPUT, "%s: rope_theta is %g, expected a number above 1", where, r->theta);
+    if (r->kind == ZL_ROPE_PLAIN)
+        return 0;
+    if (!(r->factor > 0) || !isfinite(r->factor))
+        return zl_fail(err, ZL_EINPUT, "%s: the rope scaling factor is %g, expected a positive number", where, r->factor);
+    if (r->kind != ZL_ROPE_LINEAR && r->original_positions < 1)
+        return zl_fail(err, ZL_EINPUT, "%s: the rope scaling has an original context of no positions", where);
+    if (r->kind == ZL_ROPE_YARN && (!(r->beta_slow > 0) || !(r->beta_fast >= r->beta_slow) || !isfinite(r->beta_fast)))
+        return zl_fail(err, ZL_EINPUT, "%s: yarn's beta_fast is %g and beta_slow %g, expected beta_fast >= beta_slow > 0", where,
+                       r->beta_fast, r->beta_slow);
+    if (r->kind == ZL_ROPE_YARN && (!(r->attention_factor >= 0) || !isfinite(r->attention_factor)))
+        return zl_fail(err, ZL_EINPUT, "%s: yarn's attention factor is %g, expected a positive number", where,
+                       r->attention_factor);
+    return 0;
+}
+
 int zl_config_check(const struct zl_config *c, const char *where, struct zl_error *err)
 {
     const struct {
@@ -24,14 +45,10 @@ int zl_config_check(const struct zl_config *c, const char *where, struct zl_erro
     if (c->head_dim % 2)
         return zl_fail(err, ZL_EINPUT, "%s: the head size %u is odd, rotary positions need pairs", where,
                        c->head_dim);
-    if (!(c->norm_eps >= 0 && c->norm_eps < 1))
-        return zl_fail(err, ZL_EINPUT, "%s: the norm's epsilon is %g, expected 0 to 1", where, c->norm_eps);
-    if (!(c->rope.theta > 0) || !isfinite(c->rope.theta))
-        return zl_fail(err, ZL_EINPUT, "%s: rope_theta is %g, expected a positive number", where, c->rope.theta);
-    if (c->rope.kind != ZL_ROPE_PLAIN && (!(c->rope.factor > 0) || !isfinite(c->rope.factor)))
-        return zl_fail(err, ZL_EINPUT, "%s: the rope scaling factor is %g, expected a positive number", where,
-                       c->rope.factor);
-    return 0;
+    if (!(c->norm_eps > 0 && c->norm_eps < 1)) /* 0 makes NaN of a row of zeros */
+        return zl_fail(err, ZL_EINPUT, "%s: the norm's epsilon is %g, expected a number above 0 and below 1", where,
+                       c->norm_eps);
+    return check_rope(&c->rope, where, err);
 }
 
 /* Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, smoothly in between. */
@@ -81,9 +98,12 @@ int zl_rope_frequencies(const struct zl_config *c, const float *divisors, uint64
                                                     : 1;
     for (uint32_t j = 0; j < c->head_dim / 2; j++) {
         double f = pow(r->theta, -2.0 * j / c->head_dim);
+        if (divisors && (!(divisors[j] > 0) || !isfinite(divisors[j])))
+            return zl_fail(err, ZL_EINPUT, "the tensor %s divides a rotary frequency by %g, expected a positive number",
+                           c->arch->gguf_rope_freqs, (double)divisors[j]);
         if (divisors)
             f /= (double)divisors[j];
-        else if (r->kind == ZL_ROPE_LINEAR)
+        if (r->kind == ZL_ROPE_LINEAR)
             f /= r->factor;
         else if (r->kind == ZL_ROPE_LLAMA3)
             f = llama3(r, f);

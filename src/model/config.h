@@ -36,6 +36,7 @@ struct zl_config {
     double norm_eps;
     enum zl_activation act;
     bool tied;             /* the head is the embedding */
+    bool attention_bias;   /* config.json only: optional biases are in use, and then none may be missing */
     bool rope_interleaved; /* rows of q and k are permuted for neighbouring pairs (llama in GGUF) */
     struct zl_rope_config rope;
 };
@@ -47,7 +48,7 @@ int zl_config_from_gguf(const struct zl_gguf *g, struct zl_config *c, struct zl_
 int zl_config_check(const struct zl_config *c, const char *where, struct zl_error *err);
 
 /* Inverse frequencies [head_dim/2] and the factor that cos and sin are multiplied by (1 but for yarn). divisors (may be
- * NULL): rope_freqs.weight of a GGUF file, which takes the place of llama3 scaling. positions: the longest sequence that will be
+ * NULL): rope_freqs.weight of a GGUF file, which stands for llama3 scaling; linear and yarn scaling come on top. positions: the longest sequence that will be
  * used; `dynamic` scaling beyond the original context is refused. */
 int zl_rope_frequencies(const struct zl_config *c, const float *divisors, uint64_t positions, double *inv_freq,
                         double *attention_factor, struct zl_error *err);

@@ -53,23 +53,26 @@ static int get_rope(const struct reader *r, struct zl_config *c)
     if (rc < 0 || get_f64(r, "rope.freq_base", 10000.0, &c->rope.theta))
         return ZL_EINPUT;
     c->rope.kind = ZL_ROPE_PLAIN;
-    if (rc == 1 || (len == 4 && memcmp(kind, "none", 4) == 0))
+    if (get_f64(r, "rope.scale_linear", 0, &c->rope.factor) || /* the old key */
+        get_f64(r, "rope.scaling.factor", c->rope.factor, &c->rope.factor))
+        return ZL_EINPUT;
+    bool none = rc == 0 && len == 4 && memcmp(kind, "none", 4) == 0, yarn = rc == 0 && len == 4 && memcmp(kind, "yarn", 4) == 0;
+    bool linear = rc == 1 || (len == 6 && memcmp(kind, "linear", 6) == 0); /* a factor without a type is a linear one */
+    if (none || (linear && c->rope.factor == 0))
         return 0;
-    bool linear = len == 6 && memcmp(kind, "linear", 6) == 0, yarn = len == 4 && memcmp(kind, "yarn", 4) == 0;
     if (!linear && !yarn)
         return zl_fail(r->err, ZL_EINPUT, "%s: rope scaling \"%.*s\" is not supported, expected none, linear or yarn",
                        zl_gguf_path(r->g), (int)(len < 40 ? len : 40), kind);
     c->rope.kind = linear ? ZL_ROPE_LINEAR : ZL_ROPE_YARN;
     uint32_t original = 0;
-    if (get_f64(r, "rope.scaling.factor", 0, &c->rope.factor) ||
-        get_u32(r, "rope.scaling.original_context_length", false, c->max_positions, &original) ||
-        get_f64(r, "rope.scaling.attn_factor", 0, &c->rope.attention_factor))
+    if (get_u32(r, "rope.scaling.original_context_length", false, c->max_positions, &original) ||
+        get_f64(r, "rope.scaling.attn_factor", 0, &c->rope.attention_factor) ||
+        get_f64(r, "rope.scaling.yarn_beta_fast", 32, &c->rope.beta_fast) ||
+        get_f64(r, "rope.scaling.yarn_beta_slow", 1, &c->rope.beta_slow))
         return ZL_EINPUT;
     if (c->rope.attention_factor > 0 && c->rope.factor > 1) /* there it multiplies the formula, in config.json it replaces it */
         c->rope.attention_factor *= 0.1 * log(c->rope.factor) + 1;
     c->rope.original_positions = original;
-    c->rope.beta_fast = 32;
-    c->rope.beta_slow = 1;
     return 0;
 }
 

@@ -125,16 +125,22 @@ static int take_layer(struct loader *l, uint32_t index)
         const char *pattern = l->gguf ? info->gguf : info->hf;
         char name[160];
         int rc;
+        bool optional = info->optional;
         if (!pattern)
             continue;
+        if (optional && !l->gguf) { /* config.json says whether they are used, whatever the file holds */
+            if (!c->attention_bias)
+                continue;
+            optional = false;
+        }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         snprintf(name, sizeof name, pattern, index);
 #pragma GCC diagnostic pop
         if (role < ZL_LINEARS)
-            rc = take(l, name, dim(c, info->out), dim(c, info->in), info->optional, &w->linear[role]);
+            rc = take(l, name, dim(c, info->out), dim(c, info->in), optional, &w->linear[role]);
         else
-            rc = take_vector(l, name, dim(c, info->out), info->optional, &vectors[role]);
+            rc = take_vector(l, name, dim(c, info->out), optional, &vectors[role]);
         if (rc < 0)
             return rc;
     }
