@@ -24,7 +24,7 @@ static inline int64_t zl_pack_row_bytes(enum zl_type type, int64_t cols)
     return cols / (int64_t)zl_type_info[type].block * (int64_t)zl_type_info[type].block_bytes;
 }
 
-/* dst[k][pn] = element k0 + k of row n0 + j, for k < kc, j < n <= pn; zero for n <= j < pn. k0 is a multiple of 32 for quantized
+/* dst[k][pn] = element k0 + k of row n0 + j, for k < kc, j < n <= pn; anything for n <= j < pn. k0 is a multiple of 32 for quantized
  * types; their last, partly used unit of 32 elements must exist in the row. */
 typedef void zl_pack_nk_fn(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn,
                            float *dst);

@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "kernel/gemm.h"
-#include "kernel/isa/lanes512.h"
+#include "kernel/isa/lanes.h"
 #include "kernel/isa/unit.h"
 #include "kernel/pack.h"
 
@@ -34,7 +34,7 @@ static void piece(enum zl_type type, const uint8_t *row, int64_t from, int n, fl
     memcpy(x, buffer + from % 32, (size_t)n * sizeof *x);
 }
 
-/* A panel of 32 columns that begins with a unit: straight into place. */
+/* A panel of 32 or 16 columns that begins with a unit or a half of one: straight into place. */
 static void kn_units(const struct zl_weight *w, int64_t u, int64_t k0, int64_t kc, float *dst)
 {
     switch (w->type) {
@@ -45,17 +45,41 @@ static void kn_units(const struct zl_weight *w, int64_t u, int64_t k0, int64_t k
         break;
         EACH_QUANT(CASE)
 #undef CASE
-    case ZL_F32:
-        for (int64_t k = 0; k < kc; k++)
-            plain(ZL_F32, row_at(w, k0 + k), u * 32, 32, dst + k * 32);
+#define CASE(T)                                                                                  \
+    case T:                                                                                      \
+        for (int64_t k = 0; k < kc; k++)                                                         \
+            plain(T, row_at(w, k0 + k), u * 32, 32, dst + k * 32);                               \
         break;
-    case ZL_F16:
-        for (int64_t k = 0; k < kc; k++)
-            plain(ZL_F16, row_at(w, k0 + k), u * 32, 32, dst + k * 32);
-        break;
+        CASE(ZL_F32)
+        CASE(ZL_F16)
+        CASE(ZL_BF16)
+#undef CASE
     default:
-        for (int64_t k = 0; k < kc; k++)
-            plain(ZL_BF16, row_at(w, k0 + k), u * 32, 32, dst + k * 32);
+        break;
+    }
+}
+
+static void kn_halves(const struct zl_weight *w, int64_t i, int64_t k0, int64_t kc, float *dst)
+{
+    switch (w->type) {
+#define CASE(T, name)                                                                            \
+    case T:                                                                                      \
+        for (int64_t k = 0; k < kc; k++)                                                         \
+            half_##name(row_at(w, k0 + k), i, dst + k * 16);                                     \
+        break;
+        EACH_QUANT(CASE)
+#undef CASE
+#define CASE(T)                                                                                  \
+    case T:                                                                                      \
+        for (int64_t k = 0; k < kc; k++)                                                         \
+            plain(T, row_at(w, k0 + k), i * 16, 16, dst + k * 16);                               \
+        break;
+        CASE(ZL_F32)
+        CASE(ZL_F16)
+        CASE(ZL_BF16)
+#undef CASE
+    default:
+        break;
     }
 }
 
@@ -64,6 +88,10 @@ void ZL_ISA(zl_pack_kn)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
 {
     if (pn == 32 && n == 32 && n0 % 32 == 0) {
         kn_units(w, n0 / 32, k0, kc, dst);
+        return;
+    }
+    if (pn == 16 && n == 16 && n0 % 16 == 0) {
+        kn_halves(w, n0 / 16, k0, kc, dst);
         return;
     }
     for (int64_t k = 0; k < kc; k++, dst += pn) {
@@ -87,29 +115,24 @@ static void nk_tile(const struct zl_weight *w, int64_t n0, int n, int64_t k0, in
     }
 }
 
-#ifdef __AVX512F__
-#define NK_LANES 16
-
-/* Into the first-level cache, all lines at once: the work below walks sixteen rows in small steps, and would wait for each line. */
-static void nk_fetch(enum zl_type type, const uint8_t *const p[16], int rows, int64_t k0, int64_t kc)
+/* Into the first-level cache, all lines at once: the work below walks its rows in small steps, and would wait for each line. */
+static void nk_fetch(enum zl_type type, const uint8_t *const *p, int64_t k0, int64_t kc)
 {
     const int64_t unit = zl_type_info[type].block, bytes = zl_type_info[type].block_bytes;
     const int64_t from = k0 / unit * bytes, to = (k0 + kc + unit - 1) / unit * bytes;
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < LANES; r++)
         for (int64_t at = from; at < to; at += 64)
             __builtin_prefetch(p[r] + at, 0, 3);
 }
 
-/* Units [u, end) of up to sixteen rows. */
-static void nk_lanes(enum zl_type type, const uint8_t *const p[16], int rows, int64_t u, int64_t end, int pn,
-                     float *dst)
+/* Units [u, end) of LANES rows. */
+static void nk_lanes(enum zl_type type, const uint8_t *const *p, int64_t u, int64_t end, int pn, float *dst)
 {
-    __mmask16 keep = (__mmask16)((1 << rows) - 1);
     switch (type) {
 #define CASE(T, name)                                                                            \
     case T:                                                                                      \
         for (; u < end; u++, dst += 32 * pn)                                                     \
-            lanes_##name(p, u, keep, dst, pn);                                                   \
+            lanes_##name(p, u, dst, pn);                                                         \
         break;
         EACH_QUANT(CASE)
         CASE(ZL_F32, f32)
@@ -120,25 +143,18 @@ static void nk_lanes(enum zl_type type, const uint8_t *const p[16], int rows, in
         break;
     }
 }
-#endif
 
 void ZL_ISA(zl_pack_nk)(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn,
                         float *dst)
 {
-    int64_t done = 0;
-#ifdef NK_LANES
-    if (pn % NK_LANES == 0 && k0 % 32 == 0) {
-        done = kc / 32 * 32;
-        for (int j0 = 0; j0 < pn; j0 += NK_LANES) {
-            const uint8_t *p[NK_LANES];
-            int rows = n - j0 < 0 ? 0 : n - j0 < NK_LANES ? n - j0 : NK_LANES;
-            for (int j = 0; j < NK_LANES; j++) /* lanes without a row read the first one, to no effect */
-                p[j] = row_at(w, n0 + (j < rows ? j0 + j : 0));
-            nk_fetch(w->type, p, rows, k0, done);
-            nk_lanes(w->type, p, rows, k0 / 32, k0 / 32 + done / 32, pn, dst + j0);
-        }
+    int64_t done = pn % LANES == 0 && k0 % 32 == 0 ? kc / 32 * 32 : 0;
+    for (int j0 = 0; j0 < pn && done; j0 += LANES) {
+        const uint8_t *p[LANES];
+        for (int j = 0; j < LANES; j++) /* a lane without a row takes the first one */
+            p[j] = row_at(w, n0 + (j0 + j < n ? j0 + j : 0));
+        nk_fetch(w->type, p, k0, done);
+        nk_lanes(w->type, p, k0 / 32, k0 / 32 + done / 32, pn, dst + j0);
     }
-#endif
     for (int64_t k = done; k < kc; k += 32)
         nk_tile(w, n0, n, k0 + k, (int)(kc - k < 32 ? kc - k : 32), pn, dst + k * pn);
 }
@@ -188,6 +204,40 @@ static int64_t m_twelve(const float *a, int64_t lda, int64_t kc, float *dst)
 }
 #endif
 
+#ifdef __AVX2__
+/* Six rows, eight k at a time: four rows and two. */
+static int64_t m_six(const float *a, int64_t lda, int64_t kc, float *dst)
+{
+    int64_t k = 0;
+    for (; k + 8 <= kc; k += 8, a += 8, dst += 8 * 6) {
+        __m256 q[6], v[4], w[2];
+        for (int i = 0; i < 6; i++)
+            q[i] = _mm256_loadu_ps(a + i * lda);
+        __m256d s = _mm256_castps_pd(_mm256_unpacklo_ps(q[0], q[1]));
+        __m256d t = _mm256_castps_pd(_mm256_unpackhi_ps(q[0], q[1]));
+        __m256d x = _mm256_castps_pd(_mm256_unpacklo_ps(q[2], q[3]));
+        __m256d y = _mm256_castps_pd(_mm256_unpackhi_ps(q[2], q[3]));
+        v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(s, x));
+        v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(s, x));
+        v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(t, y));
+        v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(t, y));
+        w[0] = _mm256_unpacklo_ps(q[4], q[5]);
+        w[1] = _mm256_unpackhi_ps(q[4], q[5]);
+        for (int half = 0; half < 2; half++)
+            for (int c = 0; c < 4; c++) {
+                float *to = dst + (4 * half + c) * 6;
+                __m128 two = half ? _mm256_extractf128_ps(w[c / 2], 1) : _mm256_castps256_ps128(w[c / 2]);
+                _mm_storeu_ps(to, half ? _mm256_extractf128_ps(v[c], 1) : _mm256_castps256_ps128(v[c]));
+                if (c & 1)
+                    _mm_storeh_pi((__m64 *)(void *)(to + 4), two);
+                else
+                    _mm_storel_pi((__m64 *)(void *)(to + 4), two);
+            }
+    }
+    return k;
+}
+#endif
+
 /* Rows of K that lie side by side (a transposed): copied, in vectors where the width is known. */
 static inline void m_copy(const float *a, int64_t lda, int64_t kc, int pm, float *restrict dst)
 {
@@ -223,6 +273,10 @@ void ZL_ISA(zl_pack_m)(const float *a, int64_t lda, int transposed, int m, int64
 #ifdef __AVX512F__
     if (!transposed && m == 12 && pm == 12)
         k = m_twelve(a, lda, kc, dst);
+#endif
+#ifdef __AVX2__
+    if (!transposed && m == 6 && pm == 6)
+        k = m_six(a, lda, kc, dst);
 #endif
     for (dst += k * pm; k < kc; k++, dst += pm) {
         for (int i = 0; i < m; i++)

@@ -1,7 +1,7 @@
 /*
  * One unit: 32 consecutive elements of a stored row, the largest piece that every quantized type can hand out with one or two
- * scales. unit_T(row, u, x) writes elements [32 u, 32 u + 32) of `row` to x[32]: here plain loops that the compiler turns into
- * the vectors of the instruction set at hand, in unit512.h by hand. The arithmetic is that of the reference (dequant.c), product by product.
+ * scales. unit_T(row, u, x) writes elements [32 u, 32 u + 32) of `row` to x[32], half_T(row, i, x) elements [16 i, 16 i + 16) to x[16]:
+ * here plain loops that the compiler turns into the vectors of the instruction set at hand, in unit512.h by hand. The arithmetic is that of the reference (dequant.c), product by product.
  */
 #ifndef ZL_KERNEL_ISA_UNIT_H
 #define ZL_KERNEL_ISA_UNIT_H
@@ -58,100 +58,83 @@ static inline void scale_min(const uint8_t *s, int j, int *scale, int *min)
     }
 }
 
-#ifdef __AVX512F__
-#include "kernel/isa/unit512.h"
-#else
-
-static inline void unit_q8_0(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q8_0(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u * 34;
+    const uint8_t *b = row + i / 2 * 34, *q = b + 2 + i % 2 * 16;
     float d = half_at(b);
-    for (int i = 0; i < 32; i++)
-        x[i] = d * (float)(int8_t)b[2 + i];
+    for (int e = 0; e < 16; e++)
+        x[e] = d * (float)(int8_t)q[e];
 }
 
-static inline void unit_q4_0(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q4_0(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u * 18;
+    const uint8_t *b = row + i / 2 * 18;
+    const int low = (int)(i % 2) * 4;
     float d = half_at(b);
-    for (int i = 0; i < 16; i++)
-        x[i] = d * (float)((b[2 + i] & 15) - 8);
-    for (int i = 0; i < 16; i++)
-        x[i + 16] = d * (float)((b[2 + i] >> 4) - 8);
+    for (int e = 0; e < 16; e++)
+        x[e] = d * (float)((b[2 + e] >> low & 15) - 8);
 }
 
-static inline void unit_q4_1(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q4_1(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u * 20;
+    const uint8_t *b = row + i / 2 * 20;
+    const int low = (int)(i % 2) * 4;
     float d = half_at(b), m = half_at(b + 2);
-    for (int i = 0; i < 16; i++)
-        x[i] = d * (float)(b[4 + i] & 15) + m;
-    for (int i = 0; i < 16; i++)
-        x[i + 16] = d * (float)(b[4 + i] >> 4) + m;
+    for (int e = 0; e < 16; e++)
+        x[e] = d * (float)(b[4 + e] >> low & 15) + m;
 }
 
-/* Sixteen fifth bits from bit `from` of the four bytes at p. */
-static inline int fifth(const uint8_t *p, int from, int i)
+static inline void half_q5_0(const uint8_t *row, int64_t i, float *restrict x)
 {
-    return (u16_at(p + from / 8) >> i & 1) << 4;
-}
-
-static inline void unit_q5_0(const uint8_t *row, int64_t u, float *restrict x)
-{
-    const uint8_t *b = row + u * 22;
+    const uint8_t *b = row + i / 2 * 22;
+    const int low = (int)(i % 2) * 4;
     float d = half_at(b);
-    for (int i = 0; i < 16; i++)
-        x[i] = d * (float)(((b[6 + i] & 15) | fifth(b + 2, 0, i)) - 16);
-    for (int i = 0; i < 16; i++)
-        x[i + 16] = d * (float)(((b[6 + i] >> 4) | fifth(b + 2, 16, i)) - 16);
+    uint32_t h = u32_at(b + 2) >> i % 2 * 16;
+    for (int e = 0; e < 16; e++)
+        x[e] = d * (float)((int)((uint32_t)(b[6 + e] >> low & 15) | (h >> e & 1) << 4) - 16);
 }
 
-static inline void unit_q5_1(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q5_1(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u * 24;
+    const uint8_t *b = row + i / 2 * 24;
+    const int low = (int)(i % 2) * 4;
     float d = half_at(b), m = half_at(b + 2);
-    for (int i = 0; i < 16; i++)
-        x[i] = d * (float)((b[8 + i] & 15) | fifth(b + 4, 0, i)) + m;
-    for (int i = 0; i < 16; i++)
-        x[i + 16] = d * (float)((b[8 + i] >> 4) | fifth(b + 4, 16, i)) + m;
+    uint32_t h = u32_at(b + 4) >> i % 2 * 16;
+    for (int e = 0; e < 16; e++)
+        x[e] = d * (float)(int)((uint32_t)(b[8 + e] >> low & 15) | (h >> e & 1) << 4) + m;
 }
 
-static inline void unit_q4_K(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q4_K(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u / 8 * 144;
-    int j = (int)(u % 8), sc, mn, low = (j & 1) * 4;
+    const uint8_t *b = row + i / 16 * 144;
+    int j = (int)(i / 2 % 8), sc, mn, low = (j & 1) * 4;
     scale_min(b + 4, j, &sc, &mn);
     float ds = half_at(b) * (float)sc, ms = half_at(b + 2) * (float)mn;
-    const uint8_t *q = b + 16 + j / 2 * 32;
-    for (int i = 0; i < 32; i++)
-        x[i] = ds * (float)(q[i] >> low & 15) - ms;
+    const uint8_t *q = b + 16 + j / 2 * 32 + i % 2 * 16;
+    for (int e = 0; e < 16; e++)
+        x[e] = ds * (float)(q[e] >> low & 15) - ms;
 }
 
-static inline void unit_q5_K(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q5_K(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u / 8 * 176;
-    int j = (int)(u % 8), sc, mn, low = (j & 1) * 4;
+    const uint8_t *b = row + i / 16 * 176;
+    int j = (int)(i / 2 % 8), sc, mn, low = (j & 1) * 4;
     scale_min(b + 4, j, &sc, &mn);
     float ds = half_at(b) * (float)sc, ms = half_at(b + 2) * (float)mn;
-    const uint8_t *h = b + 16, *q = b + 48 + j / 2 * 32;
-    for (int i = 0; i < 32; i++)
-        x[i] = ds * (float)((q[i] >> low & 15) | (h[i] >> j & 1) << 4) - ms;
+    const uint8_t *h = b + 16 + i % 2 * 16, *q = b + 48 + j / 2 * 32 + i % 2 * 16;
+    for (int e = 0; e < 16; e++)
+        x[e] = ds * (float)((q[e] >> low & 15) | (h[e] >> j & 1) << 4) - ms;
 }
 
-static inline void unit_q6_K(const uint8_t *row, int64_t u, float *restrict x)
+static inline void half_q6_K(const uint8_t *row, int64_t i, float *restrict x)
 {
-    const uint8_t *b = row + u / 8 * 210;
-    int j = (int)(u % 8), low = (j & 2) * 2, high = (j & 3) * 2;
-    float d = half_at(b + 208);
-    const uint8_t *q = b + j / 4 * 64 + (j & 1) * 32, *h = b + 128 + j / 4 * 32;
-    for (int half = 0; half < 32; half += 16) {
-        float ds = d * (float)(int8_t)b[192 + j * 2 + half / 16];
-        for (int i = half; i < half + 16; i++)
-            x[i] = ds * (float)(((q[i] >> low & 15) | (h[i] >> high & 3) << 4) - 32);
-    }
+    const uint8_t *b = row + i / 16 * 210;
+    int j = (int)(i / 2 % 8), low = (j & 2) * 2, high = (j & 3) * 2;
+    const uint8_t *q = b + j / 4 * 64 + (j & 1) * 32 + i % 2 * 16, *h = b + 128 + j / 4 * 32 + i % 2 * 16;
+    float ds = half_at(b + 208) * (float)(int8_t)b[192 + i % 16];
+    for (int e = 0; e < 16; e++)
+        x[e] = ds * (float)(((q[e] >> low & 15) | (h[e] >> high & 3) << 4) - 32);
 }
-
-#endif
 
 /* EACH_QUANT(F): F(type, name) for every quantized type. */
 #define EACH_QUANT(F)                                                                            \
@@ -163,6 +146,19 @@ static inline void unit_q6_K(const uint8_t *row, int64_t u, float *restrict x)
     F(ZL_Q4_K, q4_K)                                                                             \
     F(ZL_Q5_K, q5_K)                                                                             \
     F(ZL_Q6_K, q6_K)
+
+#ifdef __AVX512F__
+#include "kernel/isa/unit512.h"
+#else
+#define UNIT(T, name)                                                                            \
+    static inline void unit_##name(const uint8_t *row, int64_t u, float *restrict x)             \
+    {                                                                                            \
+        half_##name(row, 2 * u, x);                                                              \
+        half_##name(row, 2 * u + 1, x + 16);                                                     \
+    }
+EACH_QUANT(UNIT)
+#undef UNIT
+#endif
 
 /* Elements [from, from + n) of a row of a plain type. */
 static inline void plain(enum zl_type type, const uint8_t *row, int64_t from, int64_t n, float *restrict x)

@@ -1,0 +1,155 @@
+/*
+ * The vectors of lanes.h: as wide as the instruction set has them, in the compiler's own vector notation, with intrinsics for the few
+ * things that it doesn't express: transposing, halves, looking up.
+ */
+#ifndef ZL_KERNEL_ISA_LANES_VEC_H
+#define ZL_KERNEL_ISA_LANES_VEC_H
+
+#include "kernel/isa/unit.h"
+
+#if defined __AVX512F__
+#define LANES 16
+#elif defined __AVX2__
+#define LANES 8
+#else
+#define LANES 4
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+#endif
+
+typedef float vf __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
+typedef int32_t vs __attribute__((vector_size(4 * LANES)));
+
+static inline void put(float *dst, vf v)
+{
+    memcpy(dst, &v, sizeof v);
+}
+
+static inline vf to_float(vu v)
+{
+    return __builtin_convertvector((vs)v, vf);
+}
+
+/* Byte b of each lane, signed; six bits of it, signed. */
+static inline vf signed_byte(vu v, int b)
+{
+    return to_float((vu)((vs)(v << (24 - 8 * b)) >> 24));
+}
+
+static inline vf signed_six(vu v, int b)
+{
+    return to_float((vu)((vs)(v << (26 - 8 * b)) >> 26));
+}
+
+/* Four bytes at offset `at` of each row. */
+static inline vu column(const uint8_t *const *p, int64_t at)
+{
+    uint32_t x[LANES];
+    vu v;
+    for (int r = 0; r < LANES; r++)
+        x[r] = u32_at(p[r] + at);
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+/*
+ * Sixteen bytes at offset `at` of each row: v[c] lane r = their c-th four bytes in row r. A register takes row r into its first quarter
+ * and rows r + 4, r + 8, r + 12 into its others, as far as it has them; transposing 4 x 4 inside the quarters leaves the rows
+ * in order.
+ */
+#define QUARTER(r) _mm_loadu_si128((const __m128i *)(const void *)(p[r] + at))
+#if defined __AVX512F__
+static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
+{
+    __m512i q[4];
+    for (int i = 0; i < 4; i++) {
+        q[i] = _mm512_castsi128_si512(QUARTER(i));
+        q[i] = _mm512_mask_broadcast_i32x4(q[i], 0x00f0, QUARTER(i + 4));
+        q[i] = _mm512_mask_broadcast_i32x4(q[i], 0x0f00, QUARTER(i + 8));
+        q[i] = _mm512_mask_broadcast_i32x4(q[i], 0xf000, QUARTER(i + 12));
+    }
+    __m512i a = _mm512_unpacklo_epi32(q[0], q[1]), b = _mm512_unpackhi_epi32(q[0], q[1]);
+    __m512i c = _mm512_unpacklo_epi32(q[2], q[3]), d = _mm512_unpackhi_epi32(q[2], q[3]);
+    v[0] = (vu)_mm512_unpacklo_epi64(a, c);
+    v[1] = (vu)_mm512_unpackhi_epi64(a, c);
+    v[2] = (vu)_mm512_unpacklo_epi64(b, d);
+    v[3] = (vu)_mm512_unpackhi_epi64(b, d);
+}
+#elif defined __AVX2__
+static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
+{
+    __m256i q[4];
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(QUARTER(i)), QUARTER(i + 4), 1);
+    __m256i a = _mm256_unpacklo_epi32(q[0], q[1]), b = _mm256_unpackhi_epi32(q[0], q[1]);
+    __m256i c = _mm256_unpacklo_epi32(q[2], q[3]), d = _mm256_unpackhi_epi32(q[2], q[3]);
+    v[0] = (vu)_mm256_unpacklo_epi64(a, c);
+    v[1] = (vu)_mm256_unpackhi_epi64(a, c);
+    v[2] = (vu)_mm256_unpacklo_epi64(b, d);
+    v[3] = (vu)_mm256_unpackhi_epi64(b, d);
+}
+#elif defined __SSE2__
+static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
+{
+    __m128i a = _mm_unpacklo_epi32(QUARTER(0), QUARTER(1)), b = _mm_unpackhi_epi32(QUARTER(0), QUARTER(1));
+    __m128i c = _mm_unpacklo_epi32(QUARTER(2), QUARTER(3)), d = _mm_unpackhi_epi32(QUARTER(2), QUARTER(3));
+    v[0] = (vu)_mm_unpacklo_epi64(a, c);
+    v[1] = (vu)_mm_unpackhi_epi64(a, c);
+    v[2] = (vu)_mm_unpacklo_epi64(b, d);
+    v[3] = (vu)_mm_unpackhi_epi64(b, d);
+}
+#else
+static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
+{
+    for (int c = 0; c < 4; c++)
+        v[c] = column(p, at + 4 * c);
+}
+#endif
+#undef QUARTER
+
+/* The lower half of each lane, as a binary16. */
+static inline vf halves(vu v)
+{
+#if defined __AVX512F__
+    return (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)v));
+#elif defined __AVX2__
+    __m256i w = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(0xffff));
+    return (vf)_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+#else
+    uint32_t h[LANES];
+    float x[LANES];
+    vf f;
+    memcpy(h, &v, sizeof h);
+    for (int r = 0; r < LANES; r++)
+        x[r] = zl_f16_to_f32((uint16_t)h[r]);
+    memcpy(&f, x, sizeof f);
+    return f;
+#endif
+}
+
+/* Four bits from bit s of each lane, less `minus`. */
+static inline vf four_bits(vu v, int s, float minus)
+{
+#ifdef __AVX512F__
+    return (vf)_mm512_permutexvar_ps((__m512i)(v >> s), ramp() - minus);
+#else
+    return to_float(v >> s & 15) - minus;
+#endif
+}
+
+/* Four bits from bit s of v and a fifth from bit t of h, less `minus`. */
+static inline vf five_bits(vu v, int s, vu h, int t, float minus)
+{
+#ifdef __AVX512F__
+    const __m512 low = ramp() - minus, high = ramp() + (16 - minus);
+    __mmask16 fifth = _mm512_test_epi32_mask((__m512i)h, _mm512_set1_epi32((int)(1u << t)));
+    __m512i q = (__m512i)(v >> s);
+    return (vf)_mm512_mask_permutexvar_ps(_mm512_permutexvar_ps(q, low), fifth, q, high);
+#else
+    return to_float((v >> s & 15) | (h >> t & 1) << 4) - minus;
+#endif
+}
+
+#endif
