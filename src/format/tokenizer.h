@@ -37,18 +37,23 @@ enum {
 };
 
 /* Append the ids of text[0..len) (UTF-8; invalid bytes are an error naming the offset). Thread-safe
- * for one tokenizer as long as each thread has its own ids: no hidden state. */
+ * for one tokenizer as long as each thread has its own ids: no hidden state. On failure ids is as
+ * before. As in the reference, a byte or character that the vocabulary has neither a token nor an
+ * unknown token for is left out (SmolLM2: some control characters), and added tokens that are not
+ * special are recognized with ZL_ENCODE_PLAIN too. */
 int zl_tokenizer_encode(const struct zl_tokenizer *t, const char *text, size_t len, unsigned flags,
                         struct zl_ids *ids, struct zl_error *err);
 
 /* Append the decoded text of ids to a growing buffer (malloc'd, NUL-terminated, *len without the
  * NUL). Bytes that are no UTF-8 become U+FFFD as in the reference. skip_special drops special
- * tokens. */
+ * tokens. An id that no token has is an error (a hole, or a row that only fills the matrix up). */
 int zl_tokenizer_decode(const struct zl_tokenizer *t, const int32_t *ids, size_t n,
                         bool skip_special, char **text, size_t *len, struct zl_error *err);
 
 /* Streaming: push one id, get the text that is now certain (never half a character); finish
- * flushes. The returned pointer is valid until the next call. */
+ * flushes. All that is given equals the decoding of the whole; so with byte fallback a run of byte
+ * tokens waits for its end. An id that no token has gives nothing. The returned pointer is valid
+ * until the next call. */
 struct zl_detokenizer;
 struct zl_detokenizer *zl_detokenizer_new(const struct zl_tokenizer *t, bool skip_special);
 const char *zl_detokenizer_push(struct zl_detokenizer *d, int32_t id, size_t *len);
