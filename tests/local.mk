@@ -15,6 +15,7 @@ include tests/unit/pipe.mk
 include tests/unit/train.mk
 include tests/unit/model.mk
 include tests/golden/local.mk
+include tests/unit/api.mk
 endif
 include tests/cli/local.mk
 include tests/bench/local.mk

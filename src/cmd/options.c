@@ -290,6 +290,21 @@ static int check_complete(const struct zl_command *c, const void *options, struc
     return 0;
 }
 
+/* Defaults, then the configuration file, then the line. */
+static int fill(struct parse *p, void *options, struct zl_error *err)
+{
+    const struct zl_command *c = p->command;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->n_options; i++)
+        if (c->options[i].fallback)
+            rc = zl_option_set(&c->options[i], c->options[i].fallback, c->options[i].name, options, p->memory, err);
+    if (rc == 0 && p->config)
+        rc = zl_config_read(p->config, take_file, p, err);
+    if (rc == 0)
+        rc = assign_all(p, options, err);
+    return rc ? rc : check_complete(c, options, err);
+}
+
 int zl_options_parse(const struct zl_command *c, int argc, char **argv, void *options, struct zl_memory *m, struct zl_error *err)
 {
     struct parse p = {.command = c, .memory = m};
@@ -304,16 +319,39 @@ int zl_options_parse(const struct zl_command *c, int argc, char **argv, void *op
         rc = ZL_PARSED_HELP;
         goto out;
     }
-    for (size_t i = 0; rc == 0 && i < c->n_options; i++)
-        if (c->options[i].fallback)
-            rc = zl_option_set(&c->options[i], c->options[i].fallback, c->options[i].name, options, m, err);
-    if (rc == 0 && p.config)
-        rc = zl_config_read(p.config, take_file, &p, err);
     if (rc == 0)
-        rc = assign_all(&p, options, err);
-    if (rc == 0)
-        rc = check_complete(c, options, err);
+        rc = fill(&p, options, err);
 out:
+    free(p.line.v);
+    free(p.file.v);
+    return rc;
+}
+
+static int take_pair(struct parse *p, const struct zl_pair *pair, struct zl_error *err)
+{
+    const struct zl_option *o = zl_option_find(p->command, pair->name, strlen(pair->name));
+    if (!o || (is_common(o) && o->kind == ZL_OPTION_FLAG)) {
+        char hint[128];
+        zl_option_suggest(p->command, pair->name, strlen(pair->name), "", hint, sizeof hint);
+        return zl_fail(err, ZL_EUSAGE, "unknown option '%s'%s", pair->name, hint);
+    }
+    if (o->kind != ZL_OPTION_FLAG && !pair->value)
+        return zl_fail(err, ZL_EUSAGE, "option %s needs a value", o->name);
+    return add_option(p, o, pair->value, err);
+}
+
+int zl_options_pairs(const struct zl_command *c, const char *const *operand, size_t n_operands, const struct zl_pair *pair, size_t n,
+                     void *options, struct zl_memory *m, struct zl_error *err)
+{
+    struct parse p = {.command = c, .memory = m};
+    int rc = 0;
+    memset(options, 0, c->given + sizeof(struct zl_given));
+    for (size_t i = 0; rc == 0 && i < n_operands; i++)
+        rc = take_operand(&p, i, operand[i], err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = take_pair(&p, &pair[i], err);
+    if (rc == 0)
+        rc = fill(&p, options, err);
     free(p.line.v);
     free(p.file.v);
     return rc;

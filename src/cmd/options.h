@@ -81,6 +81,14 @@ enum { ZL_PARSED = 0, ZL_PARSED_HELP = 1 };
  * argv[1..]. argv[0] is the command's name and is not looked at. ZL_PARSED_HELP: --help was asked for and printed to stdout. */
 int zl_options_parse(const struct zl_command *c, int argc, char **argv, void *options, struct zl_memory *m, struct zl_error *err);
 
+/* The same from `n` pairs of name (without dashes) and value instead of a command line; the value of a flag is NULL, "true" or "false".
+ * Operands as on the command line. Nothing is printed; help is no option here. */
+struct zl_pair {
+    const char *name, *value;
+};
+int zl_options_pairs(const struct zl_command *c, const char *const *operand, size_t n_operands, const struct zl_pair *pair, size_t n,
+                     void *options, struct zl_memory *m, struct zl_error *err);
+
 /* One value by its text; `what` names it in errors. Checks the range. Lists are appended to (LIST) or replaced. */
 int zl_option_set(const struct zl_option *o, const char *text, const char *what, void *options, struct zl_memory *m,
                   struct zl_error *err);
