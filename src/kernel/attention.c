@@ -1,10 +1,12 @@
 /*
- * Attention over packed sequences: who computes what. The blocks themselves are in isa/attention*.c.
+ * Attention over packed sequences: who computes what. The blocks themselves are in
+ * isa/attention*.c.
  *
- * Forward: a task is a block of queries of one head. Backward: a task is a sequence and a key/value head, which costs five products a
- * pair of blocks; where there are too few of those for the team, blocks of queries and blocks of keys are tasks by themselves at
- * seven products a pair. Threads take tasks by turns, the largest first. A task's result is the same whoever computes it, and
- * a sum has the same order in both ways, so no choice made here changes a bit.
+ * Forward: a task is a block of queries of one head. Backward: a task is a sequence and a key/value
+ * head, which costs five products a pair of blocks; where there are too few of those for the team,
+ * blocks of queries and blocks of keys are tasks by themselves at seven products a pair. Threads
+ * take tasks by turns, the largest first. A task's result is the same whoever computes it, and a
+ * sum has the same order in both ways, so no choice made here changes a bit.
  */
 #include "config.h"
 
@@ -29,18 +31,20 @@ static int64_t round_up(int64_t floats)
 
 static int64_t thread_floats(int head_dim, int64_t longest)
 {
-    return round_up(zl_attn_block_floats(head_dim)) + round_up(2 * longest * zl_attn_padded(head_dim)) + LINE;
+    return round_up(zl_attn_block_floats(head_dim)) +
+           round_up(2 * longest * zl_attn_padded(head_dim)) + LINE;
 }
 
-uint64_t zl_attention_scratch_bytes(int threads, int heads, int kv_heads, int head_dim, int64_t longest,
-                                    int64_t total_tokens)
+uint64_t zl_attention_scratch_bytes(int threads, int heads, int kv_heads, int head_dim,
+                                    int64_t longest, int64_t total_tokens)
 {
     (void)heads, (void)kv_heads, (void)total_tokens;
     return (uint64_t)threads * (uint64_t)thread_floats(head_dim, longest) * sizeof(float);
 }
 
-/* The tasks in their order: blocks from the last of the longest sequence down; in a block, sequences; in a sequence, heads. A
- * cursor only moves forward, so a thread that takes task after task walks the list once. */
+/* The tasks in their order: blocks from the last of the longest sequence down; in a block,
+ * sequences; in a sequence, heads. A cursor only moves forward, so a thread that takes task after
+ * task walks the list once. */
 struct cursor {
     const struct zl_attn *a;
     int heads;
@@ -88,13 +92,15 @@ static void advance(struct cursor *c, int64_t task)
 
 static void check(const struct zl_team *team, const struct zl_attn *a)
 {
-    assert(a->head_dim >= 1 && a->head_dim <= 256 && a->kv_heads >= 1 && a->heads % a->kv_heads == 0);
+    assert(a->head_dim >= 1 && a->head_dim <= 256 && a->kv_heads >= 1 &&
+           a->heads % a->kv_heads == 0);
     assert(team->scratch_bytes >=
            zl_attention_scratch_bytes(team->threads, a->heads, a->kv_heads, a->head_dim, 0, 0));
     (void)team, (void)a;
 }
 
-void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *out, int64_t ldo, float *lse)
+void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *out, int64_t ldo,
+                  float *lse)
 {
     check(team, a);
     const int64_t n = tasks_of(a, a->heads), own = thread_floats(a->head_dim, 0);
@@ -111,8 +117,10 @@ void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *ou
     }
 }
 
-/* Sequences in the order of their length would need memory; instead each length of blocks is a pass over all of them. */
-static void whole_heads(const struct zl_team *team, const struct zl_attn *a, const struct zl_attn_grad *g)
+/* Sequences in the order of their length would need memory; instead each length of blocks is a pass
+ * over all of them. */
+static void whole_heads(const struct zl_team *team, const struct zl_attn *a,
+                        const struct zl_attn_grad *g)
 {
     const int64_t longest = longest_of(a), own = thread_floats(a->head_dim, longest);
     const int64_t tasks = (int64_t)a->n_seqs * a->kv_heads;
@@ -127,13 +135,14 @@ static void whole_heads(const struct zl_team *team, const struct zl_attn *a, con
                 const struct zl_attn_seq *seq = &a->seqs[task / a->kv_heads];
                 if (blocks_of(seq->q_len) == blocks)
                     ZL_ISA_PICK(zl_attn_backward)
-                    (a, g, seq, ZL_ATTN_BOTH, (int)(task % a->kv_heads), 0, scratch, sums);
+                (a, g, seq, ZL_ATTN_BOTH, (int)(task % a->kv_heads), 0, scratch, sums);
             }
         }
     }
 }
 
-static void blocks_alone(const struct zl_team *team, const struct zl_attn *a, const struct zl_attn_grad *g)
+static void blocks_alone(const struct zl_team *team, const struct zl_attn *a,
+                         const struct zl_attn_grad *g)
 {
     const int64_t own = thread_floats(a->head_dim, 0);
     const int64_t dkv = tasks_of(a, a->kv_heads), dq = tasks_of(a, a->heads);
@@ -160,7 +169,8 @@ static void blocks_alone(const struct zl_team *team, const struct zl_attn *a, co
 }
 
 void zl_attention_backward(const struct zl_team *team, const struct zl_attn *a, const float *out,
-                           const float *dout, int64_t ldo, const float *lse, float *dq, float *dk, float *dv)
+                           const float *dout, int64_t ldo, const float *lse, float *dq, float *dk,
+                           float *dv)
 {
     check(team, a);
     struct zl_attn_grad g = {out, dout, ldo, lse, dq, dk, dv};

@@ -1,9 +1,12 @@
 /*
- * The head: who computes what, and how the parts of the vocabulary are joined. The loops are in isa/head.c.
+ * The head: who computes what, and how the parts of the vocabulary are joined. The loops are in
+ * isa/head.c.
  *
- * Rows are taken in blocks that bound the scratch, and a block in groups, as many as give the threads enough tasks (a larger group
- * dequantizes the vocabulary less often). Tasks are (part, group); when all are done each row joins its parts in their order. Where rows
- * are cut changes no bit, since a row's numbers never meet another's; where the vocabulary is cut depends on its size and d alone.
+ * Rows are taken in blocks that bound the scratch, and a block in groups, as many as give the
+ * threads enough tasks (a larger group dequantizes the vocabulary less often). Tasks are (part,
+ * group); when all are done each row joins its parts in their order. Where rows are cut changes no
+ * bit, since a row's numbers never meet another's; where the vocabulary is cut depends on its size
+ * and d alone.
  */
 #include "config.h"
 
@@ -35,8 +38,8 @@ static int64_t block_rows(int64_t d, int64_t rows)
 
 /* Scratch: panels of the block's rows; each part's arrays; each thread's chunk. */
 struct layout {
-    int64_t rows;                     /* of a block */
-    int64_t part_floats, part_words;  /* acc; max, sum, target, best */
+    int64_t rows;                    /* of a block */
+    int64_t part_floats, part_words; /* acc; max, sum, target, best */
     int64_t thread_floats, all_floats;
 };
 
@@ -78,7 +81,8 @@ static struct zl_head_part part_of(const struct job *j, int part, int64_t row)
 
 static int64_t part_begin(const struct job *j, int part)
 {
-    int64_t chunk = zl_head_chunk(j->head->d), n = (j->candidates + chunk - 1) / chunk * part / PARTS * chunk;
+    int64_t chunk = zl_head_chunk(j->head->d),
+            n = (j->candidates + chunk - 1) / chunk * part / PARTS * chunk;
     return n < j->candidates ? n : j->candidates;
 }
 
@@ -125,7 +129,8 @@ static void block(const struct zl_team *team, const struct job *j, const float *
 {
     const int64_t d = j->head->d;
     /* Some three tasks a thread. */
-    int64_t groups = (3 * team->threads + PARTS - 1) / PARTS, panels = (j->rows + PANEL - 1) / PANEL;
+    int64_t groups = (3 * team->threads + PARTS - 1) / PARTS,
+            panels = (j->rows + PANEL - 1) / PANEL;
     int64_t group = (panels + groups - 1) / groups;
     groups = (panels + group - 1) / group;
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1)
@@ -143,8 +148,9 @@ static void block(const struct zl_team *team, const struct job *j, const float *
             int64_t row = task % groups * group * PANEL, left = j->rows - row;
             struct zl_head_part result = part_of(j, part, row);
             ZL_ISA_PICK(zl_head_run)
-            (j->head, part_begin(j, part), part_begin(j, part + 1), left < group * PANEL ? left : group * PANEL,
-             j->ht + row * d, j->targets + row, &result, scratch);
+            (j->head, part_begin(j, part), part_begin(j, part + 1),
+             left < group * PANEL ? left : group * PANEL, j->ht + row * d, j->targets + row,
+             &result, scratch);
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < j->rows; i++)
@@ -152,8 +158,9 @@ static void block(const struct zl_team *team, const struct job *j, const float *
     }
 }
 
-void zl_head_loss(const struct zl_team *team, const struct zl_head *head, int64_t rows, const float *h,
-                  const int32_t *targets, float weight, float *loss, int32_t *argmax, float *dh)
+void zl_head_loss(const struct zl_team *team, const struct zl_head *head, int64_t rows,
+                  const float *h, const int32_t *targets, float weight, float *loss,
+                  int32_t *argmax, float *dh)
 {
     assert(team->scratch_bytes >= zl_head_scratch_bytes(team->threads, head->d, rows));
     struct job j = {.head = head, .l = lay_out(team->threads, head->d, rows), .weight = weight};

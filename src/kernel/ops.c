@@ -1,6 +1,7 @@
 /*
- * The small operations of ops.h: rows divided over the team, the loops themselves in isa/. A row is computed by one thread, in the
- * same way whichever it is. Little work stays on the calling thread, since waking a team costs some microseconds.
+ * The small operations of ops.h: rows divided over the team, the loops themselves in isa/. A row is
+ * computed by one thread, in the same way whichever it is. Little work stays on the calling thread,
+ * since waking a team costs some microseconds.
  */
 #include "config.h"
 
@@ -27,20 +28,22 @@ static int64_t share(int64_t n, int i, int of)
     return n / of * i + (i < n % of ? i : n % of);
 }
 
-void zl_rmsnorm(const struct zl_team *team, int64_t t, int64_t d, const float *x, const float *w, float eps,
-                float *y, float *rstd)
+void zl_rmsnorm(const struct zl_team *team, int64_t t, int64_t d, const float *x, const float *w,
+                float eps, float *y, float *rstd)
 {
     int threads = threads_for(team, t * d);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         int me = omp_get_thread_num(), of = omp_get_num_threads();
         int64_t from = share(t, me, of), to = share(t, me + 1, of);
-        ZL_ISA_PICK(zl_rmsnorm_rows)(to - from, d, x + from * d, w, eps, y + from * d, rstd ? rstd + from : 0);
+        ZL_ISA_PICK(zl_rmsnorm_rows)
+        (to - from, d, x + from * d, w, eps, y + from * d, rstd ? rstd + from : 0);
     }
 }
 
-void zl_rmsnorm_backward(const struct zl_team *team, int64_t t, int64_t d, const float *dy, const float *x,
-                         const float *w, const float *rstd, float *dx, int accumulate)
+void zl_rmsnorm_backward(const struct zl_team *team, int64_t t, int64_t d, const float *dy,
+                         const float *x, const float *w, const float *rstd, float *dx,
+                         int accumulate)
 {
     int threads = threads_for(team, t * d);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -60,11 +63,11 @@ void zl_rope(const struct zl_team *team, int64_t t, int heads, int head_dim, flo
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t i = 0; i < t; i++)
         ZL_ISA_PICK(zl_rope_row)
-        (heads, head_dim, x + i * ld, cs + (int64_t)positions[i] * head_dim, sign, interleaved);
+    (heads, head_dim, x + i * ld, cs + (int64_t)positions[i] * head_dim, sign, interleaved);
 }
 
-void zl_gated(const struct zl_team *team, enum zl_activation act, int64_t t, int64_t f, const float *gate,
-              const float *up, int64_t ldg, float *h, int64_t ldh)
+void zl_gated(const struct zl_team *team, enum zl_activation act, int64_t t, int64_t f,
+              const float *gate, const float *up, int64_t ldg, float *h, int64_t ldh)
 {
     int threads = threads_for(team, t * f);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
@@ -73,15 +76,15 @@ void zl_gated(const struct zl_team *team, enum zl_activation act, int64_t t, int
 }
 
 void zl_gated_backward(const struct zl_team *team, enum zl_activation act, int64_t t, int64_t f,
-                       const float *dh, int64_t ldh, const float *gate, const float *up, int64_t ldg,
-                       float *dgate, float *dup, float *h)
+                       const float *dh, int64_t ldh, const float *gate, const float *up,
+                       int64_t ldg, float *dgate, float *dup, float *h)
 {
     int threads = threads_for(team, t * f);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t i = 0; i < t; i++)
         ZL_ISA_PICK(zl_gated_backward_row)
-        (act, f, dh + i * ldh, gate + i * ldg, up + i * ldg, dgate + i * ldg, dup + i * ldg,
-         h ? h + i * ldh : 0);
+    (act, f, dh + i * ldh, gate + i * ldg, up + i * ldg, dgate + i * ldg, dup + i * ldg,
+     h ? h + i * ldh : 0);
 }
 
 void zl_add(const struct zl_team *team, int64_t n, const float *x, float *y)
@@ -100,8 +103,8 @@ double zl_sum_squares(const float *x, int64_t n)
     return ZL_ISA_PICK(zl_sum_squares_range)(x, n);
 }
 
-void zl_adamw_step(const struct zl_adamw *o, int64_t step, int64_t n, float clip, const float *g, float *p,
-                   float *m, float *v)
+void zl_adamw_step(const struct zl_adamw *o, int64_t step, int64_t n, float clip, const float *g,
+                   float *p, float *m, float *v)
 {
     double b1 = (double)o->beta1, b2 = (double)o->beta2, lr = (double)o->lr;
     struct zl_adamw_constants c = {

@@ -1,7 +1,8 @@
 /*
- * Speed of the kernels around the matrix products, at the shapes of SmolLM2-135M: GFLOP/s where arithmetic counts, GB/s (each array
- * once in and once out) where memory does. The best of several repetitions, since other programs disturb. Run by hand:
- *     bench-ops [-t THREADS] [-r REPETITIONS] [NAME…]      NAME: the beginning of what to measure
+ * Speed of the kernels around the matrix products, at the shapes of SmolLM2-135M: GFLOP/s where
+ * arithmetic counts, GB/s (each array once in and once out) where memory does. The best of several
+ * repetitions, since other programs disturb. Run by hand: bench-ops [-t THREADS] [-r REPETITIONS]
+ * [NAME…]      NAME: the beginning of what to measure
  */
 #include "config.h"
 
@@ -16,7 +17,15 @@
 #include "kernel/head.h"
 #include "kernel/ops.h"
 
-enum { D = 576, F = 1536, HEADS = 9, KV_HEADS = 3, HEAD_DIM = 64, VOCAB = 49152, LD = (HEADS + 2 * KV_HEADS) * HEAD_DIM };
+enum {
+    D = 576,
+    F = 1536,
+    HEADS = 9,
+    KV_HEADS = 3,
+    HEAD_DIM = 64,
+    VOCAB = 49152,
+    LD = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+};
 
 static double now(void)
 {
@@ -111,7 +120,8 @@ static void attention(void)
 
 static void attention_backward(void)
 {
-    zl_attention_backward(&team, &b.attn, b.y, b.u, D, b.rstd, b.z, b.z + D, b.z + D + KV_HEADS * HEAD_DIM);
+    zl_attention_backward(&team, &b.attn, b.y, b.u, D, b.rstd, b.z, b.z + D,
+                          b.z + D + KV_HEADS * HEAD_DIM);
 }
 
 static void head(void)
@@ -124,7 +134,8 @@ static void head_evaluation(void)
     zl_head_loss(&team, &b.head, b.t, b.u, b.pos, 1, b.rstd, NULL, NULL);
 }
 
-/* Work a token: bytes, or floating-point operations; for attention a token and a key that it sees. */
+/* Work a token: bytes, or floating-point operations; for attention a token and a key that it sees.
+ */
 static const struct {
     const char *name;
     void (*run)(void);
@@ -142,14 +153,15 @@ static const struct {
     {"adamw", adamw, 28 * D, 0, 0},
     {"attention", attention, 0, 4.0 * D, 1},
     {"attention-backward", attention_backward, 0, 10.0 * D, 1},
-    {"head", head, 0, 4.0 * D * VOCAB, 0},
-    {"head-evaluation", head_evaluation, 0, 2.0 * D * VOCAB, 0},
+    {"head", head, 0, 4.0 * D *VOCAB, 0},
+    {"head-evaluation", head_evaluation, 0, 2.0 * D *VOCAB, 0},
 };
 
 static void prepare(int64_t most)
 {
     b.x = floats(most * 2 * F), b.y = floats(most * F), b.z = floats(most * 2 * F);
-    b.u = floats(most * F), b.w = floats(2 * F), b.cs = floats(most * HEAD_DIM), b.rstd = floats(most * HEADS);
+    b.u = floats(most * F), b.w = floats(2 * F), b.cs = floats(most * HEAD_DIM),
+    b.rstd = floats(most * HEADS);
     b.pos = take((uint64_t)most * sizeof *b.pos);
     for (int32_t i = 0; i < most; i++)
         b.pos[i] = i;
@@ -158,8 +170,9 @@ static void prepare(int64_t most)
     for (int64_t i = 0; i < bytes; i++)
         b.weight[i] = i % 34 == 0 ? 0x66 : i % 34 == 1 ? 0x18 : (uint8_t)((i * 2654435761u) >> 13);
     b.head = (struct zl_head){.type = ZL_Q8_0, .weight = b.weight, .vocab = VOCAB, .d = D};
-    b.attn = (struct zl_attn){HEADS, KV_HEADS, HEAD_DIM, 0.125f, 1, b.seq, b.x, b.x + D,
-                              b.x + D + KV_HEADS * HEAD_DIM, LD, LD, LD};
+    b.attn = (struct zl_attn){
+        HEADS, KV_HEADS, HEAD_DIM, 0.125f, 1, b.seq, b.x, b.x + D, b.x + D + KV_HEADS * HEAD_DIM,
+        LD,    LD,       LD};
     uint64_t a = zl_attention_scratch_bytes(team.threads, HEADS, KV_HEADS, HEAD_DIM, most, most);
     uint64_t h = zl_head_scratch_bytes(team.threads, D, most);
     team.scratch_bytes = a > h ? a : h;
@@ -187,7 +200,8 @@ int main(int argc, char **argv)
         else
             return 2;
     prepare(ts[2]);
-    printf("%-22s %6s %10s %10s %8s   (%d threads)\n", "", "T", "us", "GFLOP/s", "GB/s", team.threads);
+    printf("%-22s %6s %10s %10s %8s   (%d threads)\n", "", "T", "us", "GFLOP/s", "GB/s",
+           team.threads);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t k = 0; wanted(all[i].name, argv + optind) && k < 3; k++) {
             if (k == 2 && !all[i].pairs)

@@ -1,5 +1,6 @@
 /*
- * For tests that hold float kernels to double references: numbers that repeat, arrays in both types, residuals against bounds.
+ * For tests that hold float kernels to double references: numbers that repeat, arrays in both
+ * types, residuals against bounds.
  */
 #ifndef ZL_TEST_NEAR_H
 #define ZL_TEST_NEAR_H
@@ -53,7 +54,8 @@ static inline struct zl_team near_team(int threads, uint64_t bytes)
 }
 
 /* max |x - y| over max |y| at most `bound`, everything finite. */
-static inline void near_check(const char *what, const float *x, const double *y, int64_t n, double bound)
+static inline void near_check(const char *what, const float *x, const double *y, int64_t n,
+                              double bound)
 {
     double worst = 0, largest = 1e-30;
     for (int64_t i = 0; i < n; i++) {

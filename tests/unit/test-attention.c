@@ -1,4 +1,5 @@
-/* Attention, forward and backward: the reference against finite differences, blocks against the reference, threads, edges. */
+/* Attention, forward and backward: the reference against finite differences, blocks against the
+ * reference, threads, edges. */
 #include "kernel/attention.h"
 #include "kernel/reference.h"
 #include "tests/unit/near.h"
@@ -13,10 +14,11 @@ struct setup {
     float *q, *kv, *dout;
 };
 
-static struct setup make(int heads, int kv_heads, int head_dim, const int64_t (*lens)[2], int n, float amplitude,
-                         uint64_t *seed, int gap)
+static struct setup make(int heads, int kv_heads, int head_dim, const int64_t (*lens)[2], int n,
+                         float amplitude, uint64_t *seed, int gap)
 {
-    struct setup s = {.a = {heads, kv_heads, head_dim, 1 / sqrtf(head_dim), n, NULL, NULL, NULL, NULL, 0, 0, 0}};
+    struct setup s = {
+        .a = {heads, kv_heads, head_dim, 1 / sqrtf(head_dim), n, NULL, NULL, NULL, NULL, 0, 0, 0}};
     for (int i = 0; i < n; i++) {
         s.seq[i] = (struct zl_attn_seq){s.q_rows, lens[i][0], s.kv_rows, lens[i][1]};
         s.q_rows += lens[i][0];
@@ -37,11 +39,12 @@ static struct setup make(int heads, int kv_heads, int head_dim, const int64_t (*
 
 static struct zl_team team_for(const struct setup *s, int threads)
 {
-    return near_team(threads, zl_attention_scratch_bytes(threads, s->a.heads, s->a.kv_heads, s->a.head_dim,
-                                                         s->longest, s->q_rows));
+    return near_team(threads, zl_attention_scratch_bytes(threads, s->a.heads, s->a.kv_heads,
+                                                         s->a.head_dim, s->longest, s->q_rows));
 }
 
-/* All results of a team of so many threads; buffers start from one known content, so gaps between rows must keep it. */
+/* All results of a team of so many threads; buffers start from one known content, so gaps between
+ * rows must keep it. */
 struct result {
     float *out, *lse, *dq, *dkv;
 };
@@ -49,8 +52,9 @@ struct result {
 static struct result run(struct setup *s, int threads, int backward)
 {
     uint64_t seed = 99;
-    struct result r = {near_floats(s->q_rows * s->ldo, 1, &seed), near_floats(s->q_rows * s->a.heads, 1, &seed),
-                       near_floats(s->q_rows * s->a.ldq, 1, &seed), near_floats(s->kv_rows * s->a.ldk, 1, &seed)};
+    struct result r = {
+        near_floats(s->q_rows * s->ldo, 1, &seed), near_floats(s->q_rows * s->a.heads, 1, &seed),
+        near_floats(s->q_rows * s->a.ldq, 1, &seed), near_floats(s->kv_rows * s->a.ldk, 1, &seed)};
     struct zl_team team = team_for(s, threads);
     s->a.seqs = s->seq;
     zl_attention(&team, &s->a, r.out, s->ldo, r.lse);
@@ -72,10 +76,13 @@ static void check_against_reference(struct setup *s, int backward, double bound)
     const int64_t nq = s->q_rows * s->a.ldq, nkv = s->kv_rows * s->a.ldk, no = s->q_rows * s->ldo;
     const int64_t nl = s->q_rows * s->a.heads, v = s->a.kv_heads * s->a.head_dim;
     uint64_t seed = 99;
-    float *fout = near_floats(no, 1, &seed), *flse = near_floats(nl, 1, &seed), *fdq = near_floats(nq, 1, &seed);
+    float *fout = near_floats(no, 1, &seed), *flse = near_floats(nl, 1, &seed),
+          *fdq = near_floats(nq, 1, &seed);
     float *fdkv = near_floats(nkv, 1, &seed);
-    double *q = near_doubles(s->q, nq), *kv = near_doubles(s->kv, nkv), *dout = near_doubles(s->dout, no);
-    double *out = near_doubles(fout, no), *lse = near_doubles(flse, nl), *dq = near_doubles(fdq, nq);
+    double *q = near_doubles(s->q, nq), *kv = near_doubles(s->kv, nkv),
+           *dout = near_doubles(s->dout, no);
+    double *out = near_doubles(fout, no), *lse = near_doubles(flse, nl),
+           *dq = near_doubles(fdq, nq);
     double *dkv = near_doubles(fdkv, nkv);
     struct result r = run(s, 2, backward);
     zl_attention_ref(&s->a, q, kv, kv + v, out, s->ldo, lse);
@@ -105,7 +112,8 @@ static double value(void *arg)
 {
     struct scalar *c = arg;
     const struct setup *s = c->s;
-    zl_attention_ref(&s->a, c->q, c->kv, c->kv + s->a.kv_heads * s->a.head_dim, c->out, s->ldo, NULL);
+    zl_attention_ref(&s->a, c->q, c->kv, c->kv + s->a.kv_heads * s->a.head_dim, c->out, s->ldo,
+                     NULL);
     double sum = 0;
     for (int64_t i = 0; i < s->q_rows; i++)
         for (int j = 0; j < s->a.heads * s->a.head_dim; j++)
@@ -120,12 +128,15 @@ static void reference_gradient_agrees_with_finite_differences(void **state)
     const int64_t lens[][2] = {{5, 5}, {1, 1}, {3, 3}};
     struct setup s = make(4, 2, 3, lens, 3, 2, &seed, 3);
     s.a.seqs = s.seq;
-    const int64_t nq = s.q_rows * s.a.ldq, nkv = s.kv_rows * s.a.ldk, no = s.q_rows * s.ldo, v = 2 * 3;
+    const int64_t nq = s.q_rows * s.a.ldq, nkv = s.kv_rows * s.a.ldk, no = s.q_rows * s.ldo,
+                  v = 2 * 3;
     struct scalar c = {&s, near_doubles(s.q, nq), near_doubles(s.kv, nkv), near_doubles(s.dout, no),
                        near_doubles(s.dout, no)};
-    double *lse = calloc(s.q_rows * 4, sizeof *lse), *dq = calloc(nq, sizeof *dq), *dkv = calloc(nkv, sizeof *dkv);
+    double *lse = calloc(s.q_rows * 4, sizeof *lse), *dq = calloc(nq, sizeof *dq),
+           *dkv = calloc(nkv, sizeof *dkv);
     zl_attention_ref(&s.a, c.q, c.kv, c.kv + v, c.out, s.ldo, lse);
-    zl_attention_backward_ref(&s.a, c.q, c.kv, c.kv + v, c.out, c.dout, s.ldo, lse, dq, dkv, dkv + v);
+    zl_attention_backward_ref(&s.a, c.q, c.kv, c.kv + v, c.out, c.dout, s.ldo, lse, dq, dkv,
+                              dkv + v);
     double worst = 0;
     for (int64_t i = 0; i < nq; i++)
         worst = fmax(worst, fabs(near_slope(value, &c, c.q + i) - dq[i]));
@@ -165,7 +176,8 @@ static void blocks_match_reference_for_all_lengths(void **state)
     }
 }
 
-/* Strides that are multiples of a cache's sets, and those that are not, take different ways through the blocks. */
+/* Strides that are multiples of a cache's sets, and those that are not, take different ways through
+ * the blocks. */
 static void rows_may_be_any_distance_apart(void **state)
 {
     (void)state;
@@ -200,8 +212,10 @@ static void sequences_never_see_each_other(void **state)
     s.a.n_seqs = 1;
     struct result alone = run(&s, 1, 1);
     assert_memory_equal(all.out + 40 * s.ldo, alone.out + 40 * s.ldo, 90 * s.ldo * sizeof(float));
-    assert_memory_equal(all.dq + 40 * s.a.ldq, alone.dq + 40 * s.a.ldq, 90 * s.a.ldq * sizeof(float));
-    assert_memory_equal(all.dkv + 40 * s.a.ldk, alone.dkv + 40 * s.a.ldk, 90 * s.a.ldk * sizeof(float));
+    assert_memory_equal(all.dq + 40 * s.a.ldq, alone.dq + 40 * s.a.ldq,
+                        90 * s.a.ldq * sizeof(float));
+    assert_memory_equal(all.dkv + 40 * s.a.ldk, alone.dkv + 40 * s.a.ldk,
+                        90 * s.a.ldk * sizeof(float));
     release(all), release(alone);
     drop(&s);
 }
@@ -228,7 +242,8 @@ static void results_do_not_depend_on_threads(void **state)
     }
 }
 
-/* Scores of 1e4: most weights vanish, one remains, and its error is that of a float of that size. */
+/* Scores of 1e4: most weights vanish, one remains, and its error is that of a float of that size.
+ */
 static void huge_scores_stay_finite(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The head with its loss: the reference against finite differences, chunks and parts against the reference, ties, threads, cuts. */
+/* The head with its loss: the reference against finite differences, chunks and parts against the
+ * reference, ties, threads, cuts. */
 #include "kernel/dequant.h"
 #include "kernel/head.h"
 #include "kernel/reference.h"
@@ -13,10 +14,11 @@ struct setup {
     int32_t *targets, *subset;
 };
 
-static struct setup make(enum zl_type type, int64_t vocab, int64_t d, int64_t rows, int subset, float amplitude,
-                         uint64_t *seed)
+static struct setup make(enum zl_type type, int64_t vocab, int64_t d, int64_t rows, int subset,
+                         float amplitude, uint64_t *seed)
 {
-    struct setup s = {.head = {.type = type, .vocab = vocab, .d = d}, .rows = rows, .candidates = vocab};
+    struct setup s = {
+        .head = {.type = type, .vocab = vocab, .d = d}, .rows = rows, .candidates = vocab};
     float *e = near_floats(vocab * d, amplitude, seed);
     s.h = near_floats(rows * d, 1, seed);
     if (type == ZL_Q8_0) { /* blocks of a scale and 32 bytes */
@@ -80,12 +82,13 @@ static void release(struct result r)
 static void check_against_reference(const struct setup *s, double bound)
 {
     int64_t n = s->rows * s->head.d;
-    double *h = near_doubles(s->h, n), *dh = malloc(n * sizeof *dh), *loss = malloc(s->rows * sizeof *loss);
+    double *h = near_doubles(s->h, n), *dh = malloc(n * sizeof *dh),
+           *loss = malloc(s->rows * sizeof *loss);
     int32_t *argmax = malloc(s->rows * sizeof *argmax);
     zl_head_loss_ref(&s->head, s->e, s->rows, h, s->targets, 0.25, loss, argmax, dh);
     struct result r = run(s, 2, s->rows);
-    print_message(" %s, vocabulary %d, d %d, rows %d\n", s->head.subset ? "subset" : "all", (int)s->head.vocab,
-                  (int)s->head.d, (int)s->rows);
+    print_message(" %s, vocabulary %d, d %d, rows %d\n", s->head.subset ? "subset" : "all",
+                  (int)s->head.vocab, (int)s->head.d, (int)s->rows);
     near_check("loss", r.loss, loss, s->rows, bound);
     near_check("dh", r.dh, dh, n, bound);
     for (int64_t i = 0; i < s->rows; i++)
@@ -139,11 +142,13 @@ static void chunks_match_reference(void **state)
     (void)state;
     uint64_t seed = 2;
     static const int64_t shapes[][3] = {/* vocabulary, d, rows */
-                                        {1, 16, 1},    {2, 24, 3},     {127, 33, 31},  {128, 64, 32}, {129, 7, 33},
-                                        {1000, 80, 5}, {1025, 128, 65}, {2000, 600, 300}, {3001, 1, 2}};
+                                        {1, 16, 1},      {2, 24, 3},       {127, 33, 31},
+                                        {128, 64, 32},   {129, 7, 33},     {1000, 80, 5},
+                                        {1025, 128, 65}, {2000, 600, 300}, {3001, 1, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int subset = 0; subset < 2 && shapes[i][0] > 2 - !subset; subset++) {
-            struct setup s = make(ZL_F32, shapes[i][0], shapes[i][1], shapes[i][2], subset, 0.5f, &seed);
+            struct setup s =
+                make(ZL_F32, shapes[i][0], shapes[i][1], shapes[i][2], subset, 0.5f, &seed);
             check_against_reference(&s, 5e-6);
             drop(&s);
         }

@@ -1,10 +1,11 @@
-/* The small operations: references against finite differences, fast kernels against references, edges of shapes and of numbers. */
+/* The small operations: references against finite differences, fast kernels against references,
+ * edges of shapes and of numbers. */
 #include "kernel/ops.h"
 #include "kernel/reference.h"
 #include "tests/unit/near.h"
 
 static const int64_t widths[] = {1, 7, 15, 16, 17, 24, 33, 64, 80, 576, 577};
-#define EACH(i, list) (size_t i = 0; i < sizeof list / sizeof *list; i++)
+#define FOR_EACH(i, list) for (size_t i = 0; i < sizeof list / sizeof *list; i++)
 
 /* sum_i c_i y_i as a function of x, for one operation at a time. */
 struct scalar {
@@ -93,11 +94,13 @@ static void norm_matches_reference(void **state)
 {
     (void)state;
     uint64_t seed = 2;
-    for EACH (i, widths) {
+    FOR_EACH(i, widths) {
         int64_t t = 5, d = widths[i], n = t * d;
         print_message(" d %d\n", (int)d);
-        float *x = near_floats(n, 3, &seed), *w = near_floats(d, 2, &seed), *dy = near_floats(n, 1, &seed);
-        float *y = near_floats(n, 1, &seed), *dx = near_floats(n, 1, &seed), *rstd = near_floats(t, 1, &seed);
+        float *x = near_floats(n, 3, &seed), *w = near_floats(d, 2, &seed),
+              *dy = near_floats(n, 1, &seed);
+        float *y = near_floats(n, 1, &seed), *dx = near_floats(n, 1, &seed),
+              *rstd = near_floats(t, 1, &seed);
         double *rx = near_doubles(x, n), *rw = near_doubles(w, d), *rdy = near_doubles(dy, n);
         double *ry = near_doubles(y, n), *rdx = near_doubles(dx, n), *rrstd = near_doubles(rstd, t);
         struct zl_team one = {1, 0, 0};
@@ -137,24 +140,27 @@ static void rope_matches_reference_and_turns_back(void **state)
     (void)state;
     uint64_t seed = 3;
     static const int dims[] = {2, 6, 24, 64, 80, 96, 128, 256};
-    for EACH (i, dims)
+    FOR_EACH(i, dims)
         for (int inter = 0; inter < 2; inter++) {
             int hd = dims[i], heads = 3;
             int64_t t = 4, ld = heads * hd + 5, n = t * ld;
             int32_t pos[] = {0, 6, 2, 2};
-            float *x = near_floats(n, 2, &seed), *before = near_copy(x, n), *cs = near_floats(7 * hd, 1, &seed);
+            float *x = near_floats(n, 2, &seed), *before = near_copy(x, n),
+                  *cs = near_floats(7 * hd, 1, &seed);
             for (int64_t k = 0; k < 7 * hd; k += 2) {
                 float angle = 3 * cs[k];
                 cs[k] = cosf(angle), cs[k + 1] = sinf(angle);
             }
-            double *rx = near_doubles(x, n), *rcs = near_doubles(cs, 7 * hd), *rb = near_doubles(before, n);
+            double *rx = near_doubles(x, n), *rcs = near_doubles(cs, 7 * hd),
+                   *rb = near_doubles(before, n);
             struct zl_team one = {1, 0, 0};
             zl_rope(&one, t, heads, hd, x, ld, pos, cs, 1, inter);
             zl_rope_ref(t, heads, hd, rx, ld, pos, rcs, 1, inter);
             print_message(" head_dim %d, %s\n", hd, inter ? "pairs" : "halves");
             near_check("rotated", x, rx, n, 3e-7);
             for (int64_t k = 0; k < t; k++)
-                assert_memory_equal(x + k * ld + heads * hd, before + k * ld + heads * hd, 5 * sizeof *x);
+                assert_memory_equal(x + k * ld + heads * hd, before + k * ld + heads * hd,
+                                    5 * sizeof *x);
             zl_rope(&one, t, heads, hd, x, ld, pos, cs, -1, inter);
             near_check("and back", x, rb, n, 5e-7);
             free(x), free(before), free(cs), free(rx), free(rcs), free(rb);
@@ -166,12 +172,15 @@ static void gated_activations_match_reference(void **state)
     (void)state;
     uint64_t seed = 4;
     for (int act = 0; act < 4; act++)
-        for EACH (i, widths) {
+        FOR_EACH(i, widths) {
             int64_t t = 3, f = widths[i], ldg = f + 3, ldh = f + 1, n = t * ldg, nh = t * ldh;
-            float *gate = near_floats(n, 8, &seed), *up = near_floats(n, 1, &seed), *dh = near_floats(nh, 1, &seed);
+            float *gate = near_floats(n, 8, &seed), *up = near_floats(n, 1, &seed),
+                  *dh = near_floats(nh, 1, &seed);
             float *h = near_floats(nh, 1, &seed), *again = near_copy(h, nh);
-            double *rgate = near_doubles(gate, n), *rup = near_doubles(up, n), *rdh = near_doubles(dh, nh);
-            double *rh = near_doubles(h, nh), *rdg = near_doubles(gate, n), *rdu = near_doubles(up, n);
+            double *rgate = near_doubles(gate, n), *rup = near_doubles(up, n),
+                   *rdh = near_doubles(dh, nh);
+            double *rh = near_doubles(h, nh), *rdg = near_doubles(gate, n),
+                   *rdu = near_doubles(up, n);
             struct zl_team one = {1, 0, 0};
             print_message(" activation %d, f %d\n", act, (int)f);
             zl_gated(&one, act, t, f, gate, up, ldg, h, ldh);
@@ -209,7 +218,8 @@ static void activations_are_right_from_small_to_huge(void **state)
             slopes = fmax(slopes, fabs(dg[i] - (isfinite(slope) ? slope : x[i] > 0)) / 1.1);
             assert_true(h[i] == du[i]);
         }
-        print_message("  activation %d: residual %.2e, of slopes %.2e, bound 1e-06\n", act, worst, slopes);
+        print_message("  activation %d: residual %.2e, of slopes %.2e, bound 1e-06\n", act, worst,
+                      slopes);
         assert_true(worst < 1e-6 && slopes < 1e-6);
     }
 }
@@ -220,7 +230,8 @@ static void adamw_matches_reference_over_steps(void **state)
     uint64_t seed = 5;
     enum { N = 1003 };
     struct zl_adamw o = {3e-3f, 0.9f, 0.99f, 1e-8f, 0.01f};
-    float *p = near_floats(N, 1, &seed), *m = near_floats(N, 0, &seed), *v = near_floats(N, 0, &seed);
+    float *p = near_floats(N, 1, &seed), *m = near_floats(N, 0, &seed),
+          *v = near_floats(N, 0, &seed);
     double *rp = near_doubles(p, N), *rm = near_doubles(m, N), *rv = near_doubles(v, N);
     for (int step = 1; step <= 20; step++) {
         float *g = near_floats(N, 0.1f, &seed);
@@ -240,7 +251,7 @@ static void sum_of_squares_is_that_of_doubles(void **state)
 {
     (void)state;
     uint64_t seed = 6;
-    for EACH (i, widths) {
+    FOR_EACH(i, widths) {
         float *x = near_floats(widths[i], 1e18f, &seed);
         double s = 0;
         for (int64_t k = 0; k < widths[i]; k++)
@@ -256,7 +267,8 @@ static void results_do_not_depend_on_threads(void **state)
     (void)state;
     enum { T = 37, D = 3001, HD = 100, HEADS = 30 };
     uint64_t seed = 7;
-    float *x = near_floats(T * D, 2, &seed), *w = near_floats(D, 1, &seed), *dy = near_floats(T * D, 1, &seed);
+    float *x = near_floats(T * D, 2, &seed), *w = near_floats(D, 1, &seed),
+          *dy = near_floats(T * D, 1, &seed);
     float *cs = near_floats(T * HD, 1, &seed), *first[5] = {0};
     int32_t pos[T];
     for (int i = 0; i < T; i++)

@@ -1,6 +1,7 @@
 /*
- * Forward attention of one block of queries (attention_block.h), after Dao, FlashAttention-2, 2023: key block after key block, with
- * a running maximum and sum, and the output rescaled when the maximum grows.
+ * Forward attention of one block of queries (attention_block.h), after Dao, FlashAttention-2, 2023:
+ * key block after key block, with a running maximum and sum, and the output rescaled when the
+ * maximum grows.
  */
 #include "kernel/attention_block.h"
 
@@ -29,12 +30,13 @@ static void softmax(int64_t keys, int64_t lanes, float *s, float *max, float *su
     }
 }
 
-void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *seq, int head, int64_t q0,
-                             float *scratch, float *out, int64_t ldo, float *lse)
+void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *seq, int head,
+                             int64_t q0, float *scratch, float *out, int64_t ldo, float *lse)
 {
-    const int64_t d = a->head_dim, dp = zl_attn_padded(d), offset = seq->kv_len - seq->q_len;
-    const int64_t n = seq->q_len - q0 < BLOCK ? seq->q_len - q0 : BLOCK, lanes = (n + VL - 1) / VL * VL;
-    const int64_t row = seq->q_begin + q0, keys = q0 + n + offset, kv = head / (a->heads / a->kv_heads);
+    const int64_t d = a->head_dim, dp = zl_attn_padded(d), kv = head / (a->heads / a->kv_heads);
+    const int64_t n = seq->q_len - q0 < BLOCK ? seq->q_len - q0 : BLOCK;
+    const int64_t lanes = (n + VL - 1) / VL * VL, row = seq->q_begin + q0;
+    const int64_t offset = q0 + seq->kv_len - seq->q_len; /* key that the first query sees last */
     float *qt = scratch, *copy = qt + BLOCK * dp, *o = copy + BLOCK * dp, *s = o + BLOCK * dp;
     float *max = s + BLOCK * BLOCK, *sum = max + BLOCK, *factor = sum + BLOCK;
 
@@ -44,17 +46,21 @@ void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *
         sum[i] = 0;
     }
     memset(o, 0, (size_t)(n * dp) * sizeof *o);
-    for (int64_t k0 = 0; k0 < keys; k0 += BLOCK) {
-        int64_t m = keys - k0 < BLOCK ? keys - k0 : BLOCK, diagonal = q0 + offset - k0;
-        struct rows v = rows_of(m, d, a->v + (seq->kv_begin + k0) * a->ldv + kv * d, a->ldv, copy, dp);
+    for (int64_t k0 = 0; k0 < offset + n; k0 += BLOCK) {
+        const int64_t m = offset + n - k0 < BLOCK ? offset + n - k0 : BLOCK;
+        const int64_t diagonal = offset - k0, key = seq->kv_begin + k0;
+        struct rows v = rows_of(m, d, a->v + key * a->ldv + kv * d, a->ldv, copy, dp);
         product(&(struct product){.rows = m, .lanes = lanes, .k = d,
-                                  .a = a->k + (seq->kv_begin + k0) * a->ldk + kv * d, .lda = a->ldk,
-                                  .b = qt, .ldb = BLOCK, .c = s, .ldc = BLOCK, .mode = TILE_SET,
+                                  .a = a->k + key * a->ldk + kv * d, .lda = a->ldk,
+                                  .b = qt, .ldb = BLOCK,
+                                  .c = s, .ldc = BLOCK, .mode = TILE_SET,
                                   .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
         hide(m, lanes, diagonal, s);
         softmax(m, lanes, s, max, sum, factor);
-        product(&(struct product){.rows = n, .lanes = dp, .k = m, .a = s, .lda = BLOCK, .a_by_k = 1,
-                                  .b = v.p, .ldb = v.ld, .c = o, .ldc = dp, .mode = TILE_SCALE, .scale = factor,
+        product(&(struct product){.rows = n, .lanes = dp, .k = m,
+                                  .a = s, .lda = BLOCK, .a_by_k = 1,
+                                  .b = v.p, .ldb = v.ld,
+                                  .c = o, .ldc = dp, .mode = TILE_SCALE, .scale = factor,
                                   .mask = TILE_ROWS_ARE_QUERIES, .diagonal = diagonal});
     }
     for (int64_t c = 0; c < lanes; c += VL) {

@@ -1,7 +1,11 @@
 /*
- * Backward attention on blocks (attention_block.h). With scores S = scale Q K^T, weights P = exp(S - lse) and delta = rowsum(dO * O):
+ * Backward attention on blocks (attention_block.h). With scores S = scale Q K^T, weights
+ * P = exp(S - lse) and delta = rowsum(dO * O):
+ *
  *     dV = P^T dO,   dS = P * (dO V^T - delta),   dQ = scale dS K,   dK = dS^T (scale Q)
- * S, P and dS live one block at a time, transposed. A block of queries is loaded once with scale in it; dQ gets scale at the end.
+ *
+ * S, P and dS live one block at a time, transposed. A block of queries is loaded once with scale in
+ * it; dQ gets scale at the end.
  */
 #include "kernel/attention_block.h"
 
@@ -45,7 +49,8 @@ static void load_queries(struct blocks *b, int head, int64_t i0)
     for (int64_t i = 0; i < b->lanes; i++) {
         vf s = {0};
         for (int64_t j = 0; i < b->n && j < d; j += VL)
-            s = v_fma(v_load(b->go.p + i * b->go.ld + j), v_load_left(o + i * g->ldo + j, d - j), s);
+            s = v_fma(v_load(b->go.p + i * b->go.ld + j), v_load_left(o + i * g->ldo + j, d - j),
+                      s);
         b->delta[i] = i < b->n ? v_sum(s) : 0;
         b->lse[i] = i < b->n ? g->lse[(row + i) * a->heads + head] : 0;
     }
@@ -53,11 +58,11 @@ static void load_queries(struct blocks *b, int head, int64_t i0)
 
 static void load_keys(struct blocks *b, int64_t j0)
 {
-    int64_t left = b->seq->kv_len - j0;
+    int64_t left = b->seq->kv_len - j0, ld = b->a->ldk;
     b->j0 = j0;
     b->m = left < BLOCK ? left : BLOCK;
-    b->k = rows_of(b->m, b->d, b->a->k + (b->seq->kv_begin + j0) * b->a->ldk + b->kv * b->d, b->a->ldk,
-                   b->copy_k, b->dp);
+    b->k = rows_of(b->m, b->d, b->a->k + (b->seq->kv_begin + j0) * ld + b->kv * b->d, ld, b->copy_k,
+                   b->dp);
 }
 
 /* P and dS from S and dO V^T, with exact zeros where a query may not look. */
@@ -80,29 +85,39 @@ static void add_block(const struct blocks *b, int want_q, int want_kv)
 {
     const struct zl_attn *a = b->a;
     const int64_t key = b->seq->kv_begin + b->j0, dp = b->dp, diagonal = b->i0 - b->j0;
-    product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d, .a = b->k.p, .lda = b->k.ld,
-                              .b = b->qt, .ldb = BLOCK, .c = b->p, .ldc = BLOCK,
+    product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d,
+                              .a = b->k.p, .lda = b->k.ld,
+                              .b = b->qt, .ldb = BLOCK,
+                              .c = b->p, .ldc = BLOCK, .mode = TILE_SET,
                               .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
     product(&(struct product){.rows = b->m, .lanes = b->lanes, .k = b->d,
                               .a = a->v + key * a->ldv + b->kv * b->d, .lda = a->ldv,
-                              .b = b->got, .ldb = BLOCK, .c = b->ds, .ldc = BLOCK,
+                              .b = b->got, .ldb = BLOCK,
+                              .c = b->ds, .ldc = BLOCK, .mode = TILE_SET,
                               .mask = TILE_LANES_ARE_QUERIES, .diagonal = diagonal});
     weights(b);
     if (want_kv) {
-        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n, .a = b->p, .lda = BLOCK, .b = b->go.p,
-                                  .ldb = b->go.ld, .c = b->dv, .ldc = dp, .mode = TILE_ADD,
+        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n,
+                                  .a = b->p, .lda = BLOCK,
+                                  .b = b->go.p, .ldb = b->go.ld,
+                                  .c = b->dv, .ldc = dp, .mode = TILE_ADD,
                                   .mask = TILE_K_ARE_QUERIES, .diagonal = diagonal});
-        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n, .a = b->ds, .lda = BLOCK, .b = b->q,
-                                  .ldb = dp, .c = b->dk, .ldc = dp, .mode = TILE_ADD,
+        product(&(struct product){.rows = b->m, .lanes = dp, .k = b->n,
+                                  .a = b->ds, .lda = BLOCK,
+                                  .b = b->q, .ldb = dp,
+                                  .c = b->dk, .ldc = dp, .mode = TILE_ADD,
                                   .mask = TILE_K_ARE_QUERIES, .diagonal = diagonal});
     }
     if (want_q)
-        product(&(struct product){.rows = b->n, .lanes = dp, .k = b->m, .a = b->ds, .lda = BLOCK, .a_by_k = 1,
-                                  .b = b->k.p, .ldb = b->k.ld, .c = b->dq, .ldc = dp, .mode = TILE_ADD,
+        product(&(struct product){.rows = b->n, .lanes = dp, .k = b->m,
+                                  .a = b->ds, .lda = BLOCK, .a_by_k = 1,
+                                  .b = b->k.p, .ldb = b->k.ld,
+                                  .c = b->dq, .ldc = dp, .mode = TILE_ADD,
                                   .mask = TILE_ROWS_ARE_QUERIES, .diagonal = diagonal});
 }
 
-static void store(int64_t rows, int64_t d, const float *from, int64_t dp, float factor, float *to, int64_t ld)
+static void store(int64_t rows, int64_t d, const float *from, int64_t dp, float factor, float *to,
+                  int64_t ld)
 {
     for (int64_t i = 0; i < rows; i++, from += dp, to += ld)
         for (int64_t j = 0; j < d; j += VL)
@@ -120,7 +135,8 @@ static void store_queries(const struct blocks *b)
           b->g->dq + (b->seq->q_begin + b->i0) * b->a->ldq + b->head * b->d, b->a->ldq);
 }
 
-static void store_keys(const struct blocks *b, int64_t j0, int64_t m, const float *dk, const float *dv)
+static void store_keys(const struct blocks *b, int64_t j0, int64_t m, const float *dk,
+                       const float *dv)
 {
     int64_t row = b->seq->kv_begin + j0, column = b->kv * b->d;
     store(m, b->d, dk, b->dp, 1, b->g->dk + row * b->a->ldk + column, b->a->ldk);
@@ -172,11 +188,12 @@ static void both(struct blocks *b, int group, float *sums)
 }
 
 void ZL_ISA(zl_attn_backward)(const struct zl_attn *a, const struct zl_attn_grad *g,
-                              const struct zl_attn_seq *seq, enum zl_attn_part part, int head, int64_t block,
-                              float *scratch, float *sums)
+                              const struct zl_attn_seq *seq, enum zl_attn_part part, int head,
+                              int64_t block, float *scratch, float *sums)
 {
     const int group = a->heads / a->kv_heads;
-    struct blocks b = {.a = a, .g = g, .seq = seq, .d = a->head_dim, .dp = zl_attn_padded(a->head_dim)};
+    struct blocks b = {.a = a, .g = g, .seq = seq, .d = a->head_dim};
+    b.dp = zl_attn_padded(b.d);
     float **of[] = {&b.qt, &b.q, &b.got, &b.copy_go, &b.dq, &b.copy_k, &b.dk, &b.dv};
     for (unsigned i = 0; i < sizeof of / sizeof *of; i++, scratch += BLOCK * b.dp)
         *of[i] = scratch;

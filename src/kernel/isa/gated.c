@@ -1,6 +1,6 @@
 /*
- * Gated activations, forward and backward: the loops of zl_gated. Both passes go through act(), which gives a value and, where
- * it is asked for, the slope; what is not used the compiler drops.
+ * Gated activations, forward and backward: the loops of zl_gated. Both passes go through act(),
+ * which gives a value and, where it is asked for, the slope; what is not used the compiler drops.
  */
 #include "kernel/loops.h"
 
@@ -27,7 +27,8 @@ V_INLINE struct curve silu(vf x)
     return (struct curve){x * l.s, v_fma(x, l.slope, l.s)};
 }
 
-/* x/2 (1 + tanh w) = x s(2 w), w = sqrt(2/pi) (x + 0.044715 x^3). Beyond |x| = 1e6 nothing changes, and x^3 would overflow. */
+/* x/2 (1 + tanh w) = x s(2 w), w = sqrt(2/pi) (x + 0.044715 x^3). Beyond |x| = 1e6 nothing changes,
+ * and x^3 would overflow. */
 V_INLINE struct curve gelu_tanh(vf x)
 {
     vf y = v_min(v_set(1e6f), v_max(v_set(-1e6f), x)), y2 = y * y;
@@ -37,12 +38,14 @@ V_INLINE struct curve gelu_tanh(vf x)
     return (struct curve){x * l.s, v_fma(y * l.slope, du, l.s)};
 }
 
-/* x F(x), F the normal distribution: F(-|x|) = erfc(z)/2 with z = |x|/sqrt(2), and erfc(z) = exp(-z^2) t P(t) with t = 1/(1 + 0.35 z),
- * P fitted to a relative error of 1e-8 on z in [0, 14], beyond which exp(-z^2) is 0. */
+/* x F(x), F the normal distribution: F(-|x|) = erfc(z)/2 with z = |x|/sqrt(2), and erfc(z) =
+ * exp(-z^2) t P(t) with t = 1/(1 + 0.35 z), P fitted to a relative error of 1e-8 on z in [0, 14],
+ * beyond which exp(-z^2) is 0. */
 V_INLINE struct curve gelu_erf(vf x)
 {
-    static const float fit[] = {-0.177905374f, 0.226780336f, -0.0891494206f, 0.139030441f, 0.117596937f,
-                                0.161215824f,  0.185708179f, 0.197408178f,   0.197469585f};
+    static const float fit[] = {-0.177905374f, 0.226780336f, -0.0891494206f,
+                                0.139030441f,  0.117596937f, 0.161215824f,
+                                0.185708179f,  0.197408178f, 0.197469585f};
     vf y = v_min(v_set(1e6f), v_max(v_set(-1e6f), x)), z = v_max(y, -y) * 0.70710678f;
     vf t = 1.0f / v_fma(z, v_set(0.35f), v_set(1.0f)), p = v_set(0.0418453258f);
     vf e = v_exp2(y * y * -0.72134752f);
@@ -66,10 +69,12 @@ V_INLINE struct curve act_of(const enum zl_activation act, vf x)
     }
 }
 
-V_INLINE void forward(const enum zl_activation act, int64_t f, const float *gate, const float *up, float *h)
+V_INLINE void forward(const enum zl_activation act, int64_t f, const float *gate, const float *up,
+                      float *h)
 {
     for (int64_t i = 0, n = f; i < f; i += VL, n -= VL)
-        v_store_left(h + i, act_of(act, v_load_left(gate + i, n)).value * v_load_left(up + i, n), n);
+        v_store_left(h + i, act_of(act, v_load_left(gate + i, n)).value * v_load_left(up + i, n),
+                     n);
 }
 
 V_INLINE void backward(const enum zl_activation act, int64_t f, const float *dh, const float *gate,
@@ -85,7 +90,8 @@ V_INLINE void backward(const enum zl_activation act, int64_t f, const float *dh,
     }
 }
 
-void ZL_ISA(zl_gated_row)(enum zl_activation act, int64_t f, const float *gate, const float *up, float *h)
+void ZL_ISA(zl_gated_row)(enum zl_activation act, int64_t f, const float *gate, const float *up,
+                          float *h)
 {
     switch (act) {
     case ZL_SILU:
@@ -102,8 +108,9 @@ void ZL_ISA(zl_gated_row)(enum zl_activation act, int64_t f, const float *gate, 
     }
 }
 
-void ZL_ISA(zl_gated_backward_row)(enum zl_activation act, int64_t f, const float *dh, const float *gate,
-                                   const float *up, float *dgate, float *dup, float *h)
+void ZL_ISA(zl_gated_backward_row)(enum zl_activation act, int64_t f, const float *dh,
+                                   const float *gate, const float *up, float *dgate, float *dup,
+                                   float *h)
 {
     switch (act) {
     case ZL_SILU:

@@ -23,7 +23,8 @@ static void load_chunk(const struct zl_head *head, int64_t from, int64_t n, floa
     const int64_t bytes = zl_pack_row_bytes(head->type, head->d);
     for (int64_t i = 0; i < n; i++) {
         int64_t id = head->subset ? head->subset[from + i] : from + i;
-        ZL_ISA(zl_dequant_isa)(head->type, (const uint8_t *)head->weight + id * bytes, e + i * ld, head->d);
+        const uint8_t *row = (const uint8_t *)head->weight + id * bytes;
+        ZL_ISA(zl_dequant_isa)(head->type, row, e + i * ld, head->d);
     }
 }
 
@@ -44,8 +45,9 @@ static void largest(int64_t n, int64_t from, const float *s, float *max, int32_t
     }
 }
 
-void ZL_ISA(zl_head_run)(const struct zl_head *head, int64_t from, int64_t to, int64_t rows, const float *ht,
-                         const int32_t *targets, const struct zl_head_part *part, float *scratch)
+void ZL_ISA(zl_head_run)(const struct zl_head *head, int64_t from, int64_t to, int64_t rows,
+                         const float *ht, const int32_t *targets, const struct zl_head_part *part,
+                         float *scratch)
 {
     const int64_t d = head->d, ld = zl_head_row(d), chunk = zl_head_chunk(d);
     float *e = scratch, *s = e + chunk * ld, *factor = s + chunk * PANEL;
@@ -66,8 +68,10 @@ void ZL_ISA(zl_head_run)(const struct zl_head *head, int64_t from, int64_t to, i
         load_chunk(head, from, n, e, ld);
         for (int64_t r = 0; r < rows; r += PANEL) {
             int64_t m = rows - r < PANEL ? rows - r : PANEL;
-            product(&(struct product){.rows = n, .lanes = (m + VL - 1) / VL * VL, .k = d, .a = e, .lda = ld,
-                                      .b = ht + r * d, .ldb = PANEL, .c = s, .ldc = PANEL});
+            product(&(struct product){.rows = n, .lanes = (m + VL - 1) / VL * VL, .k = d,
+                                      .a = e, .lda = ld,
+                                      .b = ht + r * d, .ldb = PANEL,
+                                      .c = s, .ldc = PANEL, .mode = TILE_SET});
             for (int64_t i = 0; i < m; i++)
                 if (targets[r + i] >= from && targets[r + i] < from + n)
                     part->target[r + i] = s[(targets[r + i] - from) * PANEL + i];
@@ -75,20 +79,22 @@ void ZL_ISA(zl_head_run)(const struct zl_head *head, int64_t from, int64_t to, i
             memcpy(old, part->max + r, sizeof old);
             largest(n, from, s, part->max + r, part->best + r);
             for (int64_t c = 0; c < m; c += VL) {
-                vf sum = v_load(part->sum + r + c);
-                v_store(factor + c, softmax_column(n, s + c, PANEL, v_load(old + c), v_load(part->max + r + c), &sum));
+                vf sum = v_load(part->sum + r + c), max = v_load(part->max + r + c);
+                v_store(factor + c, softmax_column(n, s + c, PANEL, v_load(old + c), max, &sum));
                 v_store(part->sum + r + c, sum);
             }
             if (part->acc)
-                product(&(struct product){.rows = m, .lanes = (d + VL - 1) / VL * VL, .k = n, .a = s, .lda = PANEL,
-                                          .a_by_k = 1, .b = e, .ldb = ld, .c = part->acc + r * ld, .ldc = ld,
+                product(&(struct product){.rows = m, .lanes = (d + VL - 1) / VL * VL, .k = n,
+                                          .a = s, .lda = PANEL, .a_by_k = 1,
+                                          .b = e, .ldb = ld,
+                                          .c = part->acc + r * ld, .ldc = ld,
                                           .mode = TILE_SCALE, .scale = factor});
         }
     }
 }
 
-void ZL_ISA(zl_head_join)(int64_t d, int parts, const float *const *acc, const float *factor, const float *e,
-                          float weight, float *dh)
+void ZL_ISA(zl_head_join)(int64_t d, int parts, const float *const *acc, const float *factor,
+                          const float *e, float weight, float *dh)
 {
     for (int64_t j = 0; j < d; j += VL) {
         vf x = -v_load_left(e + j, d - j);

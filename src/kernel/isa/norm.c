@@ -1,4 +1,5 @@
-/* RMSNorm forward and backward, row by row: the loops of zl_rmsnorm. A row stays in the first-level cache for its second pass. */
+/* RMSNorm forward and backward, row by row: the loops of zl_rmsnorm. A row stays in the first-level
+ * cache for its second pass. */
 #include "kernel/loops.h"
 
 #include "kernel/isa/vec.h"
@@ -20,8 +21,8 @@ static float square_sum(int64_t d, const float *x)
     return v_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-void ZL_ISA(zl_rmsnorm_rows)(int64_t t, int64_t d, const float *x, const float *w, float eps, float *y,
-                             float *rstd)
+void ZL_ISA(zl_rmsnorm_rows)(int64_t t, int64_t d, const float *x, const float *w, float eps,
+                             float *y, float *rstd)
 {
     for (int64_t row = 0; row < t; row++, x += d, y += d) {
         float r = 1 / __builtin_sqrtf(square_sum(d, x) / (float)d + eps);
@@ -49,15 +50,16 @@ static float triple_sum(int64_t d, const float *x, const float *y, const float *
 }
 
 /* dx = r (dy w) - x r^3/d sum(dy w x) */
-void ZL_ISA(zl_rmsnorm_backward_rows)(int64_t t, int64_t d, const float *dy, const float *x, const float *w,
-                                      const float *rstd, float *dx, int accumulate)
+void ZL_ISA(zl_rmsnorm_backward_rows)(int64_t t, int64_t d, const float *dy, const float *x,
+                                      const float *w, const float *rstd, float *dx, int accumulate)
 {
     for (int64_t row = 0; row < t; row++, x += d, dy += d, dx += d) {
         float r = rstd[row];
         vf vr = v_set(r), back = v_set(-(r * triple_sum(d, dy, w, x) / (float)d) * r * r);
         for (int64_t i = 0; i < d; i += VL) {
             int64_t n = d - i;
-            vf g = v_fma(v_load_left(x + i, n), back, v_load_left(dy + i, n) * v_load_left(w + i, n) * vr);
+            vf g = v_fma(v_load_left(x + i, n), back,
+                         v_load_left(dy + i, n) * v_load_left(w + i, n) * vr);
             if (accumulate)
                 g += v_load_left(dx + i, n);
             v_store_left(dx + i, g, n);

@@ -1,5 +1,5 @@
-/* Rotary position embedding of one token's heads: the loop of zl_rope. The token's cosines and sines are laid out once, as the
- * vectors want them, and serve all heads. */
+/* Rotary position embedding of one token's heads: the loop of zl_rope. The token's cosines and
+ * sines are laid out once, as the vectors want them, and serve all heads. */
 #include "kernel/loops.h"
 
 #include "kernel/isa/vec.h"
@@ -35,7 +35,8 @@ static void pairs(float *x, const float *c, const float *s, int head_dim)
     }
 }
 
-void ZL_ISA(zl_rope_row)(int heads, int head_dim, float *x, const float *cs, int sign, int interleaved)
+void ZL_ISA(zl_rope_row)(int heads, int head_dim, float *x, const float *cs, int sign,
+                         int interleaved)
 {
     float c[ZL_ROPE_DIM + VL], s[ZL_ROPE_DIM + VL], f = (float)sign;
     int half = head_dim / 2, used = interleaved ? head_dim : half;

@@ -1,6 +1,7 @@
 /*
- * The online softmax of one column of lanes: scores s[n][VL lanes] (rows lds apart) against the maximum and the sum so far. A lane is a
- * query, or a labelled row of the head; everything is vertical.
+ * The online softmax of one column of lanes: scores s[n][VL lanes] (rows lds apart) against the
+ * maximum and the sum so far. A lane is a query, or a labelled row of the head; everything is
+ * vertical.
  */
 #ifndef ZL_KERNEL_ISA_SOFTMAX_H
 #define ZL_KERNEL_ISA_SOFTMAX_H
@@ -9,8 +10,9 @@
 
 #define LOG2_E 1.44269504f
 
-/* s <- exp(s - max), max being the new one; *sum <- *sum exp(old - max) + the sum of these. Gives exp(old - max), by which all
- * that was summed under the old maximum is to be multiplied. The difference comes first: with scores of 1e4 it is still exact. */
+/* s <- exp(s - max), max being the new one; *sum <- *sum exp(old - max) + the sum of these. Gives
+ * exp(old - max), by which all that was summed under the old maximum is to be multiplied. The
+ * difference comes first: with scores of 1e4 it is still exact. */
 V_INLINE vf softmax_column(int64_t n, float *s, int64_t lds, vf old, vf max, vf *sum)
 {
     vf factor = v_exp2((old - max) * LOG2_E), a = {0}, b = {0};

@@ -1,14 +1,16 @@
 /*
  * The register tile of attention and the head:
  *
- *     C[rows][n]  =  (add ? C : 0)  +  sum over k of  A(row, k) * B[k][n]
+ *     C[rows][lanes]  =  (nothing, or C, or C * scale)  +  sum over k of  A(row, k) * B[k][lanes]
  *
- * n, the lanes, are queries or labelled rows or columns of a head: contiguous in B and C. A is read one number at a time, so it
- * may stand in any order: element (row, k) is a[row * a_row + k * a_k]. That is why a tile of transposed weights, softmax(K Q^T),
- * serves as it stands both as B of one product and as A of the next, with nothing packed in between, and why the same
- * dequantized rows of a vocabulary give logits and gradients. BLIS's kernels want both operands packed.
+ * The lanes are queries or labelled rows or columns of a head: contiguous in B and C. A is read one
+ * number at a time, so it may stand by rows or by columns.
+ * That is why a tile of transposed weights, softmax(K Q^T), serves as it stands both as B of one
+ * product and as A of the next, with nothing packed in between, and why the same dequantized rows
+ * of a vocabulary give logits and gradients. BLIS's kernels want both operands packed.
  *
- * An element is one chain of multiply-adds over k, whatever tile it falls into: bits do not depend on how rows and lanes are cut.
+ * An element is one chain of multiply-adds over k, whatever tile it falls into: bits do not depend
+ * on how rows and lanes are cut.
  */
 #ifndef ZL_KERNEL_ISA_TILE_H
 #define ZL_KERNEL_ISA_TILE_H
@@ -23,13 +25,15 @@
 #define TILE_ROWS 4
 #endif
 #define TILE_VECTORS 2
-#define TILE_LANES (TILE_VECTORS * VL)
+#define TILE_LANES   (TILE_VECTORS * VL)
 
-/* What becomes of C: it is replaced, added to, or multiplied by a factor of its row and then added to. */
+/* What becomes of C: it is replaced, added to, or multiplied by a factor of its row and then added
+ * to. */
 enum tile_mode { TILE_SET, TILE_ADD, TILE_SCALE };
 
-/* Where a product touches the causal mask, query i sees the keys k <= i + diagonal; what is masked contributes exact zeros, or is
- * not looked at by the caller, and most of it is skipped. Says which index is which. */
+/* Where a product touches the causal mask, query i sees the keys k <= i + diagonal; what is masked
+ * contributes exact zeros, or is not looked at by the caller, and most of it is skipped. Says which
+ * index is which. */
 enum tile_mask {
     TILE_ALL,
     TILE_LANES_ARE_QUERIES, /* rows are keys: C's elements right of the mask are left as they are */
@@ -53,37 +57,32 @@ struct product {
 };
 
 /* One tile of constant height and width; a call with constants compiles to registers only. */
-V_INLINE void tile_fixed(const int rows, const int vectors, const int by_k, const struct product *p, int64_t r,
-                         int64_t lane, int64_t k0, int64_t k1)
+V_INLINE void tile_fixed(const int rows, const int vectors, const int by_k, const struct product *p,
+                         int64_t r, int64_t lane, int64_t k0, int64_t k1)
 {
     vf acc[TILE_ROWS][TILE_VECTORS];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++)
+    V_EACH(i, rows)
+        V_EACH(j, vectors)
             acc[i][j] = (vf){0};
     const int64_t lda = p->lda, ldb = p->ldb, ldc = p->ldc;
     const float *a = by_k ? p->a + k0 * lda + r : p->a + r * lda + k0, *b = p->b + k0 * ldb + lane;
     for (int64_t k = k0; k < k1; k++) {
         vf bv[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++)
+        V_EACH(j, vectors)
             bv[j] = v_load(b + j * VL);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
+        V_EACH(i, rows)
+        {
             vf x = v_set(by_k ? a[i] : a[i * lda]);
-#pragma GCC unroll 4
-            for (int j = 0; j < vectors; j++)
+            V_EACH(j, vectors)
                 acc[i][j] = v_fma(x, bv[j], acc[i][j]);
         }
         a += by_k ? lda : 1;
         b += ldb;
     }
     float *c = p->c + r * ldc + lane;
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) {
+    V_EACH(i, rows)
+        V_EACH(j, vectors)
+        {
             float *at = c + i * ldc + j * VL;
             vf v = acc[i][j];
             if (p->mode == TILE_ADD)
@@ -94,16 +93,16 @@ V_INLINE void tile_fixed(const int rows, const int vectors, const int by_k, cons
         }
 }
 
-#define TILE_OF(height)                                        \
-    do {                                                       \
-        if (p->a_by_k && wide)                                 \
-            tile_fixed(height, TILE_VECTORS, 1, p, r, lane, k0, k1); \
-        else if (p->a_by_k)                                    \
-            tile_fixed(height, 1, 1, p, r, lane, k0, k1);      \
-        else if (wide)                                         \
-            tile_fixed(height, TILE_VECTORS, 0, p, r, lane, k0, k1); \
-        else                                                   \
-            tile_fixed(height, 1, 0, p, r, lane, k0, k1);      \
+#define TILE_OF(height)                                                                            \
+    do {                                                                                           \
+        if (p->a_by_k && wide)                                                                     \
+            tile_fixed(height, TILE_VECTORS, 1, p, r, lane, k0, k1);                               \
+        else if (p->a_by_k)                                                                        \
+            tile_fixed(height, 1, 1, p, r, lane, k0, k1);                                          \
+        else if (wide)                                                                             \
+            tile_fixed(height, TILE_VECTORS, 0, p, r, lane, k0, k1);                               \
+        else                                                                                       \
+            tile_fixed(height, 1, 0, p, r, lane, k0, k1);                                          \
     } while (0)
 
 V_INLINE int64_t clip(int64_t x, int64_t most)
@@ -111,16 +110,22 @@ V_INLINE int64_t clip(int64_t x, int64_t most)
     return x < 0 ? 0 : x < most ? x : most;
 }
 
-/* Columns of lanes outside, so that B's part stays in the first-level cache while the rows of A pass. */
+/* Columns of lanes outside, so that B's part stays in the first-level cache while the rows of A
+ * pass. */
 static __attribute__((noinline, unused)) void product(const struct product *p)
 {
     for (int64_t lane = 0; lane < p->lanes;) {
         int wide = p->lanes - lane >= TILE_LANES;
         int64_t next_lane = lane + (wide ? TILE_LANES : VL);
-        int64_t rows = p->mask == TILE_LANES_ARE_QUERIES ? clip(next_lane + p->diagonal, p->rows) : p->rows;
+        int64_t rows =
+            p->mask == TILE_LANES_ARE_QUERIES ? clip(next_lane + p->diagonal, p->rows) : p->rows;
         for (int64_t r = 0; r < rows;) {
-            int64_t left = rows - r, height = left >= TILE_ROWS ? TILE_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            int64_t k1 = p->mask == TILE_ROWS_ARE_QUERIES ? clip(r + height + p->diagonal, p->k) : p->k;
+            int64_t left = rows - r, height = left >= TILE_ROWS ? TILE_ROWS
+                                              : left >= 4       ? 4
+                                              : left >= 2       ? 2
+                                                                : 1;
+            int64_t k1 =
+                p->mask == TILE_ROWS_ARE_QUERIES ? clip(r + height + p->diagonal, p->k) : p->k;
             int64_t k0 = p->mask == TILE_K_ARE_QUERIES ? clip(r - p->diagonal, p->k) : 0;
             switch (height) {
             case TILE_ROWS:
@@ -143,17 +148,17 @@ static __attribute__((noinline, unused)) void product(const struct product *p)
     }
 }
 
-/* to[j][i] = factor * from[i][j] for i < rows, j < n; to's rows are ld apart, and the lanes from `rows` to the next multiple of VL get
- * zeros. */
-V_INLINE void transpose(int64_t rows, int64_t n, const float *from, int64_t ld_from, float factor, float *to,
-                        int64_t ld)
+/* to[j][i] = factor * from[i][j] for i < rows, j < n; to's rows are ld apart, and the lanes from
+ * `rows` to the next multiple of VL get zeros. */
+V_INLINE void transpose(int64_t rows, int64_t n, const float *from, int64_t ld_from, float factor,
+                        float *to, int64_t ld)
 {
     for (int64_t i = 0; i < rows; i += VL)
         for (int64_t j = 0; j < n; j += VL) {
             vf x[VL];
             int64_t left = n - j < VL ? n - j : VL;
-#pragma GCC unroll 16
-            for (int k = 0; k < VL; k++) {
+            V_EACH(k, VL)
+            {
                 x[k] = (vf){0};
                 if (i + k < rows)
                     x[k] = v_load_left(from + (i + k) * ld_from + j, left) * factor;
@@ -165,7 +170,8 @@ V_INLINE void transpose(int64_t rows, int64_t n, const float *from, int64_t ld_f
 }
 
 /* to[i][..] = factor * from[i][0..n), rows of `ld` floats, the rest of which become zeros. */
-V_INLINE void pad(int64_t rows, int64_t n, const float *from, int64_t ld_from, float factor, float *to, int64_t ld)
+V_INLINE void pad(int64_t rows, int64_t n, const float *from, int64_t ld_from, float factor,
+                  float *to, int64_t ld)
 {
     for (int64_t i = 0; i < rows; i++, from += ld_from, to += ld) {
         int64_t j = 0;
@@ -182,9 +188,10 @@ struct rows {
     int64_t ld;
 };
 
-/* They stay where they stand, if they end with a vector's end and their distance does not put them all into the same few sets of a
- * cache; else they are copied to rows of `padded` floats. */
-V_INLINE struct rows rows_of(int64_t rows, int64_t n, const float *from, int64_t ld, float *copy, int64_t padded)
+/* They stay where they stand, if they end with a vector's end and their distance does not put them
+ * all into the same few sets of a cache; else they are copied to rows of `padded` floats. */
+V_INLINE struct rows rows_of(int64_t rows, int64_t n, const float *from, int64_t ld, float *copy,
+                             int64_t padded)
 {
     if (n == padded && ld % 256 != 0)
         return (struct rows){from, ld};

@@ -35,15 +35,17 @@ V_INLINE struct moments step(const struct zl_adamw_constants *c, vf g, struct mo
     g *= c->clip;
     x.m = v_fma(v_set(c->beta1), x.m, c->rest1 * g);
     x.v = v_fma(v_set(c->beta2), x.v, c->rest2 * g * g);
-    x.p = v_fma(x.p, v_set(c->decay), -(c->rate * x.m / v_fma(v_sqrt(x.v), v_set(c->unbias2), v_set(c->eps))));
+    x.p = v_fma(x.p, v_set(c->decay),
+                -(c->rate * x.m / v_fma(v_sqrt(x.v), v_set(c->unbias2), v_set(c->eps))));
     return x;
 }
 
-void ZL_ISA(zl_adamw_range)(const struct zl_adamw_constants *c, int64_t n, const float *g, float *p, float *m,
-                            float *v)
+void ZL_ISA(zl_adamw_range)(const struct zl_adamw_constants *c, int64_t n, const float *g, float *p,
+                            float *m, float *v)
 {
     for (int64_t i = 0, left = n; i < n; i += VL, left -= VL) {
-        struct moments x = {v_load_left(p + i, left), v_load_left(m + i, left), v_load_left(v + i, left)};
+        struct moments x = {v_load_left(p + i, left), v_load_left(m + i, left),
+                            v_load_left(v + i, left)};
         x = step(c, v_load_left(g + i, left), x);
         v_store_left(p + i, x.p, left);
         v_store_left(m + i, x.m, left);

@@ -1,9 +1,11 @@
 /*
- * Vectors of floats, as wide as the instruction set of this copy has them, and what the kernels do with them. Every operation
- * treats its lanes alike, so a row's end goes through the same instructions as its middle (v_load_n, v_store_n) and a
- * result never depends on where in a row, or on what address, an element stands.
+ * Vectors of floats, as wide as the instruction set of this copy has them, and what the kernels do
+ * with them. Every operation treats its lanes alike, so a row's end goes through the same
+ * instructions as its middle (v_load_n, v_store_n) and a result never depends on where in a row, or
+ * on what address, an element stands.
  *
- * Not a portability library: only what isa/ needs. The compilers' vector extensions do the rest of the arithmetic.
+ * Not a portability library: only what isa/ needs. The compilers' vector extensions do the rest of
+ * the arithmetic.
  */
 #ifndef ZL_KERNEL_ISA_VEC_H
 #define ZL_KERNEL_ISA_VEC_H
@@ -20,15 +22,23 @@
 #endif
 
 #if defined __AVX512F__
-#define VL 16 /* lanes */
+#define VL       16 /* lanes */
 #define VX(name) _mm512_##name
 #elif defined __AVX2__
-#define VL 8
+#define VL       8
 #define VX(name) _mm256_##name
 #else
-#define VL 4
+#define VL       4
 #define VX(name) _mm_##name
 #endif
+
+/* For loops over an array of vectors of constant length, so that it lives in registers. */
+#ifdef __clang__
+#define V_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define V_UNROLL _Pragma("GCC unroll 16")
+#endif
+#define V_EACH(i, n) V_UNROLL for (int i = 0; i < (n); i++)
 
 typedef float vf __attribute__((vector_size(VL * 4), may_alias));
 typedef int32_t vi __attribute__((vector_size(VL * 4), may_alias));
@@ -168,22 +178,22 @@ V_INLINE float v_sum(vf v)
 /* x[i][j] <- x[j][i]: log2(VL) rounds of a perfect shuffle. */
 V_INLINE void v_transpose(vf x[VL])
 {
-#pragma GCC unroll 4
-    for (int round = 1; round < VL; round *= 2) {
+    V_UNROLL for (int round = 1; round < VL; round *= 2)
+    {
         vf y[VL];
-#pragma GCC unroll 8
-        for (int i = 0; i < VL / 2; i++) {
+        V_EACH(i, VL / 2)
+        {
             y[2 * i] = V_SHUFFLE(x[i], x[i + VL / 2], V_LO_INDEX);
             y[2 * i + 1] = V_SHUFFLE(x[i], x[i + VL / 2], V_HI_INDEX);
         }
-#pragma GCC unroll 16
-        for (int i = 0; i < VL; i++)
+        V_EACH(i, VL)
             x[i] = y[i];
     }
 }
 
-/* Polynomials of degree 6 by Remez's exchange, relative error 3e-9; 1.5 * 2^23 + 127 added to a small number leaves its nearest
- * integer, biased as an exponent, in the low bits. What lies below the smallest normal number becomes exactly 0. */
+/* Polynomials of degree 6 by Remez's exchange, relative error 3e-9; 1.5 * 2^23 + 127 added to a
+ * small number leaves its nearest integer, biased as an exponent, in the low bits. What lies below
+ * the smallest normal number becomes exactly 0. */
 #define V_ROUND 12583039.0f
 
 /* 2^x for x <= 127. NaN stays NaN. */
@@ -200,7 +210,8 @@ V_INLINE vf v_exp2(vf x)
     return p * (vf)((vi)t << 23);
 }
 
-/* e^x; from x = 88.37 on, e^88.37. The reduction by n ln 2 takes ln 2 in two parts, the first with 9 bits. */
+/* e^x; from x = 88.37 on, e^88.37. The reduction by n ln 2 takes ln 2 in two parts, the first with
+ * 9 bits. */
 V_INLINE vf v_exp(vf x)
 {
     x = v_min(v_set(88.37f), v_max(v_set(-88.0f), x));
@@ -214,8 +225,8 @@ V_INLINE vf v_exp(vf x)
     return p * (vf)((vi)t << 23);
 }
 
-/* ln x for normal x > 0: x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and ln(1 + f) = f - f^2/2 + f^3 q(f), q fitted to a
- * relative error of 6e-9. */
+/* ln x for normal x > 0: x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and ln(1 + f) = f -
+ * f^2/2 + f^3 q(f), q fitted to a relative error of 6e-9. */
 V_INLINE vf v_log(vf x)
 {
     vi bits = (vi)x, n = (bits - 0x3f3504f3) >> 23;
