@@ -1,1 +1,8 @@
-dist_man_MANS += man/zerolock.1 man/zerolock.3 man/zerolock-eval.1 man/zerolock-generate.1 man/zerolock-inspect.1 man/zerolock-train.1
+dist_man_MANS += \
+	man/zerolock.1 \
+	man/zerolock.3 \
+	man/zerolock-eval.1 \
+	man/zerolock-generate.1 \
+	man/zerolock-inspect.1 \
+	man/zerolock-plan.1 \
+	man/zerolock-train.1

@@ -7,7 +7,7 @@
 #include "train/generate.h"
 #include "train/options.h"
 
-extern const struct zl_command zl_train_command, zl_eval_command, zl_generate_command, zl_inspect_command;
+extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command;
 
 /* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
  * this run. Values that follow from other values (stages from bounds) are filled in. */
@@ -30,6 +30,7 @@ const struct zl_hooks *zl_process_prepare(bool quiet);
 
 /* Each runs its command with argv[0] = the command's name and returns the exit status. */
 int zl_cmd_train(int argc, char **argv);
+int zl_cmd_plan(int argc, char **argv);
 int zl_cmd_eval(int argc, char **argv);
 int zl_cmd_generate(int argc, char **argv);
 int zl_cmd_inspect(int argc, char **argv);

@@ -25,6 +25,7 @@ zerolock_SOURCES = \
 	src/cmd/inspect_data.c \
 	src/cmd/inspect_model.c \
 	src/cmd/main.c \
+	src/cmd/plan.c \
 	src/cmd/process.c \
 	src/cmd/train.c
 zerolock_LDADD = $(L_CMD) $(L_TRAIN)

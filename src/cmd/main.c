@@ -20,6 +20,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {&zl_train_command, zl_cmd_train},
+    {&zl_plan_command, zl_cmd_plan},
     {&zl_eval_command, zl_cmd_eval},
     {&zl_generate_command, zl_cmd_generate},
     {&zl_inspect_command, zl_cmd_inspect},

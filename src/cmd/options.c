@@ -285,7 +285,8 @@ static int check_complete(const struct zl_command *c, const void *options, struc
         if (!c->operands[i].optional && !given->at[c->operands[i].offset])
             return zl_fail(err, ZL_EUSAGE, "%s is missing", c->operands[i].name);
     for (size_t i = 0; i < c->n_options; i++)
-        if (c->options[i].required && !given->at[c->options[i].offset])
+        if (c->options[i].required && !given->at[c->options[i].offset] &&
+            !(c->waives && strcmp(c->waives, c->options[i].name) == 0))
             return zl_fail(err, ZL_EUSAGE, "option --%s is missing", c->options[i].name);
     return 0;
 }

@@ -60,6 +60,7 @@ struct zl_command {
     size_t n_operands;
     const struct zl_option *options;
     size_t n_options;
+    const char *waives; /* an option that the table requires and this command does not; NULL: none */
     size_t given; /* offset of struct zl_given */
 };
 

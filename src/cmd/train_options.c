@@ -349,3 +349,19 @@ const struct zl_command zl_train_command = {
     .n_options = sizeof options / sizeof options[0],
     .given = offsetof(struct zl_train_options, given),
 };
+
+static const char *const plan_usage[] = {"MODEL DATA... [OPTION]...", NULL};
+
+const struct zl_command zl_plan_command = {
+    .name = "plan",
+    .summary = "show what a training run would do: its cut, memory and speed",
+    .usage = plan_usage,
+    .about = "Show how `zerolock train` with the same options would cut the model into stages, what memory it would take, and how fast it "
+             "would be, measured by a few seconds' probe. Nothing is written.",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .waives = "output",
+    .given = offsetof(struct zl_train_options, given),
+};

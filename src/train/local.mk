@@ -10,6 +10,7 @@ libzl_train_la_SOURCES = \
 	src/train/loaded.c src/train/loaded.h \
 	src/train/metrics.c src/train/metrics.h \
 	src/train/options.h \
+	src/train/plan.c src/train/plan.h \
 	src/train/readouts.c src/train/readouts.h \
 	src/train/sample.c src/train/sample.h \
 	src/train/setup.c src/train/setup.h \

@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first micro-batches of the order, until about 8 d tokens or the first epoch's end. */
-static size_t count_samples(const struct zl_corpus *c, const struct zl_data_order *o, uint64_t *tokens)
+/* The first micro-batches of the order, until about so many tokens or the first epoch's end. */
+static size_t count_samples(const struct zl_data_order *o, uint64_t wanted, uint64_t *tokens)
 {
     size_t n = 0;
     *tokens = 0;
-    while (n < o->n_micro && *tokens < 8 * (uint64_t)c->model.config.d && o->micro[n].first < o->n_examples)
+    while (n < o->n_micro && *tokens < wanted && o->micro[n].first < o->n_examples)
         *tokens += o->micro[n++].n_tokens;
     return n;
 }
 
 int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, const struct zl_partition *p, int threads,
-                    struct zl_readouts *out, struct zl_error *err)
+                    uint64_t tokens, struct zl_readouts *out, struct zl_error *err)
 {
     struct zl_map maps[ZL_STAGES_MAX];
     uint32_t n = 0, stage_of[ZL_STAGES_MAX];
@@ -27,7 +27,7 @@ int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, co
         }
     if (n == 0)
         return 0;
-    const size_t n_samples = count_samples(c, o, &out->tokens);
+    const size_t n_samples = count_samples(o, tokens ? tokens : 8 * (uint64_t)c->model.config.d, &out->tokens);
     const struct zl_packet_layout l = zl_packet_layout(o->largest_micro_tokens, o->largest_micro_examples, 0);
     const uint64_t each = (l.bytes + 63) / 64 * 64;
     struct zl_sample *samples = calloc(n_samples + 1, sizeof *samples);

@@ -3,11 +3,14 @@
 
 #include "train/setup.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "train/adapter.h"
+
+#define PROGRAM_BYTES (UINT64_C(8) << 20) /* code and data of the program and its libraries that a run touches */
 
 static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
@@ -153,8 +156,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
     return zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
 }
 
-/* What the process will hold at its peak: what it holds now, the weights (mapped, and all touched in a step), and the plan. */
-static uint64_t expected_bytes(const struct zl_setup *s)
+uint64_t zl_setup_expected_bytes(const struct zl_setup *s)
 {
     return s->pss_before + s->corpus.model.weight_bytes + s->plan.total_bytes;
 }
@@ -171,7 +173,9 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
             zl_note("micro-batches of %llu tokens: the longest example has that many", (unsigned long long)longest);
         asked = longest;
     }
-    s->pss_before = zl_memory_pss(NULL);
+    malloc_trim(0); /* what reading left behind goes back to the system */
+    zl_memory_pss(&s->private_before);
+    s->pss_before = s->private_before + PROGRAM_BYTES; /* pages of the weights that were looked at are counted with the weights */
     if (!o->memory_limit)
         return plan_with(s, o, asked, o->recompute, err);
     const uint64_t floors[] = {larger(longest, asked < 256 ? asked : 256), longest};
@@ -179,7 +183,7 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
         for (int mode = (int)o->recompute; mode <= ZL_RECOMPUTE_FULL; mode++)
             for (uint64_t micro = asked;; micro = larger(micro * 3 / 4, floors[f])) {
                 int rc = plan_with(s, o, micro, (enum zl_recompute)mode, err);
-                if (rc || expected_bytes(s) <= o->memory_limit)
+                if (rc || zl_setup_expected_bytes(s) <= o->memory_limit)
                     return rc;
                 if (micro <= floors[f])
                     break;
@@ -187,7 +191,7 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
     return zl_fail(err, ZL_EMEMORY,
                    "--memory-limit of %.0f MiB is too little: %.0f MiB is the least that this run needs with examples of %llu "
                    "tokens (%.0f MiB of them are the model's weights); a smaller --max-length needs less",
-                   (double)o->memory_limit / 1048576, (double)expected_bytes(s) / 1048576, (unsigned long long)longest,
+                   (double)o->memory_limit / 1048576, (double)zl_setup_expected_bytes(s) / 1048576, (unsigned long long)longest,
                    (double)s->corpus.model.weight_bytes / 1048576);
 }
 
@@ -206,10 +210,13 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
                                   err);
     if (rc)
         return rc;
-    rc = fit(s, o, err);
-    if (!rc)
-        rc = zl_readouts_fit(&s->corpus, &s->order, &s->partition, o->threads ? (int)o->threads : s->cores.n, &s->readouts, err);
-    return rc;
+    return fit(s, o, err);
+}
+
+int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err)
+{
+    const int threads = o->threads ? (int)o->threads : s->cores.n;
+    return zl_readouts_fit(&s->corpus, &s->order, &s->partition, threads, tokens, &s->readouts, err);
 }
 
 void zl_setup_free(struct zl_setup *s)
@@ -285,7 +292,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "seed", integer(o->seed));
     json_object_set_new(r, "recompute", json_string(recomputes[s->pipeline.recompute]));
     json_object_set_new(r, "planned_bytes", integer(s->plan.total_bytes));
-    json_object_set_new(r, "expected_bytes", integer(expected_bytes(s)));
+    json_object_set_new(r, "expected_bytes", integer(zl_setup_expected_bytes(s)));
     json_object_set_new(r, "weight_bytes", integer(s->corpus.model.weight_bytes));
     return r;
 }

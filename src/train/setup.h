@@ -27,13 +27,20 @@ struct zl_setup {
     struct zl_core_group *groups;   /* [stages] */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
-    uint64_t pss_before; /* what the process held before anything was allocated for the pipeline */
+    /* what the process held before anything was allocated for the pipeline: beyond mapped files; and with the program itself */
+    uint64_t private_before, pss_before;
     struct zl_adapter_config adapter_config;
     const char *targets[ZL_LINEARS];
 };
 
+/* All but the readouts. */
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);
+/* Fit the maps that the cut asks for, on so many tokens (0: as many as the recipe says). Before the pipeline is opened. */
+int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err);
 void zl_setup_free(struct zl_setup *s);
+
+/* What the process will hold at its peak: what it held before the pipeline, the weights (mapped, and all touched in a step), the plan. */
+uint64_t zl_setup_expected_bytes(const struct zl_setup *s);
 
 /* What was decided, as an object for run.json. */
 json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_options *o);

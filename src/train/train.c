@@ -294,6 +294,8 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     if (rc)
         return rc;
     rc = zl_setup_make(&setup, o, err);
+    if (!rc)
+        rc = zl_setup_readouts(&setup, o, 0, err);
     if (!rc && o->configuration)
         rc = zl_run_write_text(&d.run, "config.yaml", o->configuration, err);
     if (!rc)

@@ -22,7 +22,7 @@ expect() {
 
 touch file-a file-b
 expect 'train' tr
-expect '--help --version eval generate help inspect train' ''
+expect '--help --version eval generate help inspect plan train' ''
 expect 'inspect' help i
 expect '--lr --lr-schedule' train --lr
 expect 'bp zerolock' train --schedule ''

@@ -1,0 +1,175 @@
+/*
+ * The plan of a run: see plan.h. The probe runs the real pipeline on the run's first micro-batches for a few seconds; what it learns is
+ * thrown away, only the stages' busy times are kept.
+ */
+#include "train/plan.h"
+
+#include <time.h>
+
+#include "train/setup.h"
+
+#define PROBE_SECONDS 4.0
+#define PROBE_MICRO 12 /* micro-batches at most */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct probe {
+    double busy[ZL_STAGES_MAX]; /* seconds, by stage */
+    uint64_t tokens;            /* that went through all stages, the first micro-batch (which touches memory for the first time) left out */
+    uint64_t micro;
+};
+
+/* Take all reports that are there; counts those of the micro-batches from 1 on. */
+static void take_reports(struct zl_pipeline *l, const struct zl_setup *s, struct probe *p, int64_t timeout_ns)
+{
+    struct zl_report r;
+    while (zl_pipeline_report(l, timeout_ns, &r)) {
+        if (r.micro == 0)
+            continue;
+        p->busy[r.stage] += (double)r.busy_ns * 1e-9;
+        if (r.stage + 1 == l->n) {
+            p->tokens += s->order.micro[r.micro].n_tokens;
+            p->micro++;
+        }
+    }
+}
+
+static int run_probe(struct zl_setup *s, struct probe *p, struct zl_error *err)
+{
+    struct zl_pipeline l;
+    char note[256] = "";
+    *p = (struct probe){0};
+    int rc = zl_pipeline_open(&l, &s->corpus.model, &s->partition, &s->pipeline, note, err);
+    if (rc)
+        return rc;
+    rc = zl_pipeline_start(&l, err);
+    const double end = now() + PROBE_SECONDS;
+    for (uint64_t i = 0; !rc && i < s->order.n_micro && i < PROBE_MICRO && (i < 2 || now() < end); i++) {
+        struct zl_packet *m;
+        while (!(m = zl_pipeline_slot(&l, 20000000)))
+            take_reports(&l, s, p, 0);
+        *m = (struct zl_packet){.kind = ZL_TRAIN, .step = i + 1, .last_of_step = 1, .weight = 1e-3f, .lr = 0};
+        zl_corpus_fill(&s->corpus.train, &s->order, i, &l.feed_layout, m);
+        zl_pipeline_send(&l);
+    }
+    if (!rc) {
+        zl_pipeline_finish(&l);
+        while (!zl_pipeline_done(&l))
+            take_reports(&l, s, p, 20000000);
+        zl_pipeline_join(&l);
+    }
+    zl_pipeline_close(&l);
+    return rc;
+}
+
+/* Tokens a second once the pipeline is full: the slowest core group decides; stages on the same cores take turns. */
+static double tokens_per_second(const struct zl_setup *s, const struct probe *p)
+{
+    double slowest = 0;
+    for (uint32_t k = 0; k < s->partition.n; k++) {
+        double busy = 0;
+        for (uint32_t j = 0; j < s->partition.n; j++)
+            if (s->groups[j].n && s->groups[k].n && s->groups[j].cpu[0] == s->groups[k].cpu[0])
+                busy += p->busy[j];
+        if (busy > slowest)
+            slowest = busy;
+    }
+    return slowest > 0 ? (double)p->tokens / slowest : 0;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / 1048576;
+}
+
+static void print_stages(const struct zl_setup *s, const struct probe *p, FILE *f)
+{
+    fprintf(f, "stage  layers  look-ahead  readout       cores  adapters+optimizer  activations  busy a token\n");
+    for (uint32_t k = 0; k < s->partition.n; k++) {
+        const struct zl_cut *c = &s->partition.cut[k];
+        const struct zl_block_plan *b = &s->plan.block[k];
+        const char *readout = c->frozen && k + 1 < s->partition.n ? "none (frozen)"
+                              : k + 1 == s->partition.n           ? "the model's"
+                              : c->map                            ? "map"
+                                                                  : "norm and head";
+        fprintf(f, "%5u  %2u..%-3u %11u  %-13s %5d %15.1f MiB %8.1f MiB", k, c->first, c->first + c->n_own - 1, c->n_shadow,
+                readout, s->groups[k].n, mib(b->state_bytes), mib(b->activation_bytes + b->scratch_bytes));
+        if (p->tokens)
+            fprintf(f, " %8.3f ms", 1e3 * p->busy[k] / (double)p->tokens);
+        fputc('\n', f);
+    }
+}
+
+static void print_memory(const struct zl_setup *s, FILE *f)
+{
+    static const char *const recomputes[] = {
+        [ZL_RECOMPUTE_NONE] = "keeping all activations",
+        [ZL_RECOMPUTE_SELECTIVE] = "computing the inner half of each MLP again",
+        [ZL_RECOMPUTE_FULL] = "computing each layer again"};
+    uint64_t state = 0, activations = 0;
+    for (uint32_t k = 0; k < s->partition.n; k++) {
+        state += s->plan.block[k].state_bytes;
+        activations += s->plan.block[k].activation_bytes + s->plan.block[k].scratch_bytes;
+    }
+    fprintf(f, "\nmemory, MiB\n");
+    fprintf(f, "  %8.1f  weights, mapped from the file\n", mib(s->corpus.model.weight_bytes));
+    fprintf(f, "  %8.1f  adapters and optimizer\n", mib(state));
+    fprintf(f, "  %8.1f  activations and scratch, %s\n", mib(activations), recomputes[s->pipeline.recompute]);
+    fprintf(f, "  %8.1f  rings\n", mib(s->plan.ring_bytes));
+    fprintf(f, "  %8.1f  program, tokenizer, data\n", mib(s->pss_before));
+    fprintf(f, "  %8.1f  in all, at most\n", mib(zl_setup_expected_bytes(s)));
+}
+
+static void print_time(double seconds, FILE *f)
+{
+    unsigned long long t = (unsigned long long)(seconds + 0.5);
+    if (t >= 3600)
+        fprintf(f, "%llu h %02llu min", t / 3600, t / 60 % 60);
+    else if (t >= 60)
+        fprintf(f, "%llu min %02llu s", t / 60, t % 60);
+    else
+        fprintf(f, "%llu s", t);
+}
+
+static void print_work(const struct zl_setup *s, const struct probe *p, FILE *f)
+{
+    uint64_t tokens = 0, first_epoch = 0;
+    for (uint64_t i = 0; i < s->order.n_steps; i++)
+        tokens += s->order.steps[i].n_tokens;
+    for (uint64_t i = 0; i < s->corpus.train.n_examples; i++)
+        first_epoch += s->corpus.train.examples[i].n;
+    fprintf(f, "\n%llu steps, %llu micro-batches of at most %lld tokens, %llu tokens in all, %llu an epoch\n",
+            (unsigned long long)s->order.n_steps, (unsigned long long)s->order.n_micro, (long long)s->pipeline.tokens,
+            (unsigned long long)tokens, (unsigned long long)first_epoch);
+    double rate = tokens_per_second(s, p);
+    if (rate <= 0)
+        return;
+    fprintf(f, "about %.0f tokens/s (measured on %llu micro-batches): ", rate, (unsigned long long)p->micro);
+    print_time((double)tokens / rate, f);
+    fprintf(f, " for the run, ");
+    print_time((double)first_epoch / rate, f);
+    fprintf(f, " an epoch\n");
+}
+
+int zl_plan_run(const struct zl_train_options *o, FILE *f, struct zl_error *err)
+{
+    struct zl_setup s;
+    struct probe p = {0};
+    int rc = zl_setup_make(&s, o, err);
+    if (!rc)
+        rc = zl_setup_readouts(&s, o, 1, err);
+    if (!rc)
+        rc = run_probe(&s, &p, err);
+    if (!rc) {
+        print_stages(&s, &p, f);
+        print_memory(&s, f);
+        print_work(&s, &p, f);
+    }
+    zl_setup_free(&s);
+    return rc;
+}
