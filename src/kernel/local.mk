@@ -8,7 +8,7 @@ libzl_kernel_la_SOURCES = \
 	src/kernel/isa.c src/kernel/isa.h \
 	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
 	src/kernel/reference.c src/kernel/reference.h \
-	src/kernel/pack.h \
+	src/kernel/pack.h src/kernel/team.h \
 	src/kernel/ukr.c
 libzl_kernel_la_LIBADD =
 

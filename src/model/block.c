@@ -294,7 +294,7 @@ void zl_block_unmoved(const struct zl_block *b, char *name, size_t size)
     const struct zl_config *c = &b->model->config;
     snprintf(name, size, "%s", "");
     for (uint32_t i = 0; i < b->own.n; i++)
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             const struct zl_lora_module *mod = &b->own.layer[i].module[role];
             bool a = mod->r && all_zero(b->m + mod->a, (uint64_t)mod->r * zl_linear_in(c, role));
             bool bt = mod->r && all_zero(b->m + mod->bt, (uint64_t)mod->r * zl_linear_out(c, role));

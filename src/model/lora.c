@@ -31,7 +31,7 @@ int zl_lora_targets(const char *text, uint32_t *bits, struct zl_error *err)
         for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
             if (strlen(sets[i].name) == len && memcmp(sets[i].name, p, len) == 0)
                 bit = sets[i].bits;
-        for (int role = 0; role < ZL_LINEARS; role++)
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++)
             if (strlen(zl_linear_names[role]) == len && memcmp(zl_linear_names[role], p, len) == 0)
                 bit = 1u << role;
         if (!bit)
@@ -67,7 +67,7 @@ static void place(struct zl_lora *l, const struct zl_config *c)
         memset(layer->group_r, 0, sizeof layer->group_r);
         for (int g = 0; g < ZL_GROUPS; g++) {
             layer->group_a[g] = l->size;
-            for (int role = 0; role < ZL_LINEARS; role++) {
+            for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
                 struct zl_lora_module *m = &layer->module[role];
                 if ((int)zl_group_of[role] != g)
                     continue;
@@ -77,7 +77,7 @@ static void place(struct zl_lora *l, const struct zl_config *c)
                 l->size += (uint64_t)m->r * zl_linear_in(c, role);
             }
         }
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             layer->module[role].bt = l->size;
             l->size += (uint64_t)layer->module[role].r * zl_linear_out(c, role);
         }
@@ -98,7 +98,7 @@ int zl_lora_layout(struct zl_lora *l, const struct zl_config *c, uint32_t first,
     if (start(l, first, n, err))
         return ZL_EMEMORY;
     for (uint32_t i = 0; i < n; i++)
-        for (int role = 0; role < ZL_LINEARS; role++)
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++)
             if (spec->targets >> role & 1) {
                 l->layer[i].module[role].r = spec->rank;
                 l->layer[i].module[role].scale = spec->alpha / (float)spec->rank;
@@ -122,7 +122,7 @@ int zl_lora_layout_adapter(struct zl_lora *l, const struct zl_config *c, uint32_
     if (start(l, first, n, err))
         return ZL_EMEMORY;
     for (uint32_t i = 0; i < n; i++)
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             zl_module_name(c, first + i, role, name, sizeof name);
             const struct zl_adapter_module *m = find(a, name);
             if (m) {
@@ -145,7 +145,7 @@ void zl_lora_init(struct zl_lora *l, const struct zl_config *c, const struct zl_
 {
     memset(l->w, 0, l->size * sizeof(float));
     for (uint32_t i = 0; i < l->n; i++)
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             const struct zl_lora_module *m = &l->layer[i].module[role];
             uint64_t in = zl_linear_in(c, role), n = (uint64_t)m->r * in;
             uint32_t stream = (tag << 16 | (l->first + i)) * ZL_LINEARS + (uint32_t)role;
@@ -162,7 +162,7 @@ int zl_adapter_check(const struct zl_adapter *a, const struct zl_config *c, cons
     size_t known = 0;
     char name[160];
     for (uint32_t i = 0; i < c->layers; i++)
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             zl_module_name(c, i, role, name, sizeof name);
             const struct zl_adapter_module *m = find(a, name);
             if (!m)
@@ -175,7 +175,7 @@ int zl_adapter_check(const struct zl_adapter *a, const struct zl_config *c, cons
     for (size_t j = 0; known < a->n && j < a->n; j++) {
         bool ours = false;
         for (uint32_t i = 0; !ours && i < c->layers; i++)
-            for (int role = 0; !ours && role < ZL_LINEARS; role++) {
+            for (enum zl_role role = 0; !ours && role < ZL_LINEARS; role++) {
                 zl_module_name(c, i, role, name, sizeof name);
                 ours = strcmp(name, a->modules[j].name) == 0;
             }
@@ -190,7 +190,7 @@ void zl_lora_import(struct zl_lora *l, const struct zl_config *c, const struct z
 {
     char name[160];
     for (uint32_t i = 0; i < l->n; i++)
-        for (int role = 0; role < ZL_LINEARS; role++) {
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             const struct zl_lora_module *m = &l->layer[i].module[role];
             zl_module_name(c, l->first + i, role, name, sizeof name);
             const struct zl_adapter_module *from = m->r ? find(a, name) : NULL;
@@ -242,7 +242,7 @@ int zl_lora_export(const struct zl_lora *const *parts, uint32_t n_parts, const s
         return zl_fail(err, ZL_EMEMORY, "out of memory");
     for (uint32_t p = 0; p < n_parts; p++)
         for (uint32_t i = 0; i < parts[p]->n; i++)
-            for (int role = 0; role < ZL_LINEARS; role++)
+            for (enum zl_role role = 0; role < ZL_LINEARS; role++)
                 if (parts[p]->layer[i].module[role].r &&
                     export_module(parts[p], c, i, role, &out->modules[out->n++], err)) {
                     zl_adapter_free(out);

@@ -22,4 +22,8 @@ awk '/^held-out loss / { before = $3; after = $5 } END { exit !(before > 0 && af
 [ -s run/adapter/adapter_model.safetensors ] || fail 'no adapter was written'
 "$ZL_BUILDDIR/tests/unit/api-example" nowhere train.jsonl held-out.jsonl run2 >out 2>err && fail 'a missing model goes unnoticed'
 says err nowhere
+
+if command -v mandoc >/dev/null; then
+    mandoc -Tlint -W warning "$ZL_SRCDIR/man/zerolock.3" >lint || fail "$(cat lint)"
+fi
 finish
