@@ -8,7 +8,8 @@
  *           for panels of M (pm rows)                       activations stream by from the second level; C += panel x panel
  *
  * Invariant: an element of C is computed by one thread as one chain: K block by K block, each block's sum in the order of k.
- * Where K is cut depends on the terms' k alone, so neither threads nor M nor N change a bit of it.
+ * Where K is cut depends on the terms' k alone, so neither threads nor M nor N change a bit of it; and a term is cut by its own k, so one
+ * of zeros behind others (a fresh adapter) changes nothing either.
  */
 #include "config.h"
 
@@ -22,6 +23,7 @@
 
 enum {
     KC = 320,               /* elements of K a block: a panel of weights of 32 x 320 floats fits 48 KiB */
+    RIDE = 64,              /* more, for a short term that rides in the block of the one before: an adapter of usual rank */
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
@@ -60,25 +62,28 @@ static int64_t total_k(const struct zl_gemm *g)
     return k;
 }
 
-/* The size that makes blocks nearly equal, a multiple of the largest unit a quantized row can be cut at. */
-static int64_t block_size(const struct zl_gemm *g)
+/* The size that makes a term's blocks nearly equal, a multiple of the largest unit a quantized row can be cut at. */
+static int64_t block_size(int64_t k)
 {
-    int64_t k = total_k(g), blocks = (k + KC - 1) / KC;
+    int64_t blocks = (k + KC - 1) / KC;
     return blocks ? ((k + blocks - 1) / blocks + 31) / 32 * 32 : 0;
 }
 
-/* The next block: terms are cut at multiples of 32 only. Its kc is 0 at the end. */
-static struct block next_block(const struct zl_gemm *g, struct cursor *at, int64_t size)
+/* The next block: a part of a term, and behind its end such terms as fit as a whole. Its kc is 0 at the end. */
+static struct block next_block(const struct zl_gemm *g, struct cursor *at)
 {
     struct block b = {.n_pieces = 0};
     while (at->term < g->n_terms) {
-        int64_t left = g->term[at->term].k - at->k0, room = size - b.kc;
-        int64_t take = left <= room ? left : room / 32 * 32;
+        int64_t k = g->term[at->term].k, take = k - at->k0;
+        if (b.n_pieces && b.kc + take > (take <= RIDE ? KC + RIDE : KC))
+            break;
+        if (!b.n_pieces && take > block_size(k))
+            take = block_size(k);
         if (take > 0)
             b.piece[b.n_pieces++] = (struct piece){at->term, at->k0, take};
         b.kc += take;
         at->k0 += take;
-        if (take < left)
+        if (at->k0 < k)
             break;
         *at = (struct cursor){at->term + 1, 0};
     }
@@ -192,7 +197,7 @@ struct job {
 
 static uint64_t thread_bytes(void)
 {
-    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * KC + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
+    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * (KC + RIDE) + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
     return (floats * sizeof(float) + 127) / 128 * 128;
 }
 
@@ -248,7 +253,7 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
     const int pn = narrow ? j->f.u->pn / 2 : j->f.u->pn;
     const int64_t full = j->m / pm;
     float *own = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
-    float *spare = own + (uint64_t)ZL_UKR_WIDEST * KC + SLACK;
+    float *spare = own + (uint64_t)ZL_UKR_WIDEST * (KC + RIDE) + SLACK;
     const float *activations = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
         const struct block *block = &j->block[b];
@@ -335,17 +340,17 @@ static void walk(struct job j)
 {
     const struct zl_gemm *g = j.g;
     const int pm = j.f.u->pm;
-    const int64_t size = block_size(g), mc = MC / pm * pm;
+    const int64_t mc = MC / pm * pm;
     for (j.m0 = 0; j.m0 < g->m; j.m0 += mc) {
         struct cursor at = {0, 0};
-        struct block next = next_block(g, &at, size);
+        struct block next = next_block(g, &at);
         j.m = g->m - j.m0 < mc ? g->m - j.m0 : mc;
         for (j.first = 1; next.kc > 0; j.first = 0) {
             int64_t room = GROUP_FLOATS / (ceil_div(j.m, pm) * pm);
             for (j.n_blocks = 0; next.kc > 0 && next.kc <= room && j.n_blocks < GROUP_BLOCKS;) {
                 j.block[j.n_blocks++] = next;
                 room -= next.kc;
-                next = next_block(g, &at, size);
+                next = next_block(g, &at);
             }
             group(&j);
         }

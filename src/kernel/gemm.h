@@ -7,7 +7,8 @@
  * in its stored type or float32. The terms are concatenated along K, so a LoRA update (K = rank) rides in the base
  * product and C is written once. B is dequantized straight into BLIS micropanels; nothing else of it is kept.
  *
- * The result's bits do not depend on team->threads: K is cut at places that depend on the shapes alone.
+ * The result's bits do not depend on team->threads: K is cut at places that depend on the shapes alone, each term by its own k. So a
+ * later term of zeros (an adapter that was not trained yet) leaves the bits of the product without it.
  */
 #ifndef ZL_KERNEL_GEMM_H
 #define ZL_KERNEL_GEMM_H
