@@ -272,7 +272,7 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step)
 {
     double norm = sqrt(zl_sum_squares(b->g, (int64_t)b->n));
-    if (isfinite(norm)) {
+    if (norm > 0 && isfinite(norm)) {
         float clip = o->clip > 0 ? (float)fmin(1.0, (double)o->clip / (norm + 1e-6)) : 1.0f;
         const struct zl_adamw adamw = {o->lr, o->beta1, o->beta2, o->eps, o->weight_decay};
         zl_adamw_step(&adamw, step, (int64_t)b->n, clip, b->g, b->w, b->m, b->v);

@@ -76,7 +76,8 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
                    struct zl_loss *out);
 
 /* Clip by the norm over the block's own and shadow gradients, AdamW step `step` (from 1), zero the gradients. Returns the norm before
- * clipping; without a finite norm nothing is updated. */
+ * clipping; without a finite norm, or without any gradient (norm 0: no label was among the tokens), nothing is updated: weight decay
+ * and old moments move nothing either. */
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step);
 
 /* After two updates every A and B has seen a gradient. Name the first tensor that has not (its first moment is exactly zero), or "". */

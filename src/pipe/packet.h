@@ -56,6 +56,7 @@ struct zl_report {
     uint32_t kind, stage;
     uint32_t last_of_step;
     uint32_t updated;     /* an optimizer step was made */
+    uint32_t skipped;     /* one was due, but the gradient was zero throughout or not finite */
     uint64_t step, micro;
     double loss_sum;      /* local loss over n labelled tokens, nats */
     uint64_t n, correct;

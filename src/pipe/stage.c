@@ -49,11 +49,12 @@ static void local_loss(struct zl_stage *s, struct zl_packet *in, const struct zl
 
 static void update(struct zl_stage *s, const struct zl_packet *in, struct zl_report *r)
 {
-    if (in->kind != ZL_TRAIN || !in->last_of_step || !s->block.spec.train)
+    if (in->kind != ZL_TRAIN || !in->last_of_step || !s->block.spec.train || !s->block.n)
         return;
     s->optimizer.lr = in->lr;
     r->grad_norm = zl_block_update(&s->block, &s->optimizer, s->updates + 1);
-    r->updated = __builtin_isfinite(r->grad_norm) ? 1 : 0;
+    r->updated = r->grad_norm > 0 && __builtin_isfinite(r->grad_norm);
+    r->skipped = !r->updated;
     s->updates += r->updated;
     if (s->updates == 2 && r->updated)
         zl_block_unmoved(&s->block, r->unmoved, sizeof r->unmoved);

@@ -60,7 +60,7 @@ enum zl_ledger_news zl_ledger_book(struct zl_ledger *l, const struct zl_report *
     if (!r->last_of_step)
         return ZL_NEWS_NONE;
     s->grad_norm[r->stage] = r->grad_norm;
-    s->skipped[r->stage] = !__builtin_isfinite(r->grad_norm);
+    s->skipped[r->stage] = r->skipped;
     if (++s->stages_done < l->stages)
         return ZL_NEWS_NONE;
     *step = *s;

@@ -15,7 +15,7 @@ struct zl_step_record {
     double loss_sum[ZL_STAGES_MAX];
     uint64_t n[ZL_STAGES_MAX];
     double grad_norm[ZL_STAGES_MAX];
-    bool skipped[ZL_STAGES_MAX]; /* its gradient was not finite: no update */
+    bool skipped[ZL_STAGES_MAX]; /* its gradient was zero or not finite: no update */
     double busy_seconds[ZL_STAGES_MAX];
     char unmoved[96];
 };

@@ -115,10 +115,10 @@ static void book_step(struct driver *d, const struct zl_step_record *r)
         skipped |= r->skipped[k];
     d->skipped_in_a_row = skipped ? d->skipped_in_a_row + 1 : 0;
     if (skipped)
-        zl_warn("step %llu: a gradient is not finite, the update was left out", (unsigned long long)r->step);
+        zl_warn("step %llu: a gradient is zero or not finite, the update was left out", (unsigned long long)r->step);
     if (d->skipped_in_a_row >= MOST_SKIPPED)
         fail(d, zl_fail(d->err, ZL_EINPUT,
-                        "%d steps in a row gave gradients that are not finite; a lower --lr or a look at the data may help",
+                        "%d steps in a row gave gradients that are zero or not finite; a lower --lr or a look at the data may help",
                         MOST_SKIPPED));
     zl_progress_update(&d->progress, r->step, d->tokens_done, d->last_loss);
     if (d->o->hooks && d->o->hooks->step)
