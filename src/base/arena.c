@@ -37,7 +37,8 @@ void *zl_arena_take(struct zl_arena *a, uint64_t bytes)
     if (a->base && (need < bytes || need > a->size - a->used))
         return NULL;
     void *p = a->base ? a->base + a->used : NULL;
-    a->used += need;
+    if (need < bytes || __builtin_add_overflow(a->used, need, &a->used))
+        a->used = UINT64_MAX; /* only while counting: a size that no zl_arena_open accepts */
     if (a->used > a->peak)
         a->peak = a->used;
     return p;

@@ -20,7 +20,8 @@ int zl_arena_open(struct zl_arena *a, const char *owner, uint64_t size, struct z
 void zl_arena_close(struct zl_arena *a);
 
 /* `bytes` bytes aligned to 64; NULL when they do not fit: the plan was wrong, which is our own bug. With base == NULL and
- * size == 0 the arena only counts (used, peak) and returns NULL: the planner runs the same code to learn the size. */
+ * size == 0 the arena only counts (used, peak) and returns NULL: the planner runs the same code to learn the size.
+ * Counting stops at UINT64_MAX, which zl_arena_open refuses, instead of wrapping. */
 void *zl_arena_take(struct zl_arena *a, uint64_t bytes);
 
 static inline uint64_t zl_arena_mark(const struct zl_arena *a)

@@ -106,6 +106,9 @@ int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, in
 {
     struct zl_block b;
     struct zl_arena state = {0}, activations = {0};
+    if (spec->tokens < 1 || spec->tokens > INT32_MAX || spec->longest < 1 || spec->longest > INT32_MAX)
+        return zl_fail(err, ZL_EUSAGE, "micro-batches of %lld tokens with sequences of %lld cannot be planned, expected 1 to %d",
+                       (long long)spec->tokens, (long long)spec->longest, INT32_MAX);
     int rc = prepare(&b, m, spec, err);
     if (!rc) {
         take_state(&b, &state);
@@ -138,7 +141,9 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
     struct zl_block_plan plan;
     if (zl_block_plan(m, spec, threads, &plan, err) || prepare(b, m, spec, err))
         return err ? err->code : ZL_EMEMORY;
-    uint64_t activations = plan.activation_bytes + plan.scratch_bytes + 64;
+    uint64_t activations;
+    if (__builtin_add_overflow(plan.activation_bytes, plan.scratch_bytes + 64, &activations))
+        activations = UINT64_MAX;
     if (zl_arena_open(&b->state, "adapters and optimizer", plan.state_bytes, err) ||
         zl_arena_open(&b->activations, "activations", activations, err)) {
         zl_block_close(b);

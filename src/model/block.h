@@ -51,7 +51,7 @@ struct zl_block {
     struct zl_arena state, activations;
 };
 
-/* Bytes that a block will take, without taking them. */
+/* Bytes that a block will take, without taking them. tokens and longest: 1 to 2^31 - 1, as positions in a micro-batch are int32. */
 struct zl_block_plan {
     uint64_t state_bytes, activation_bytes, scratch_bytes;
 };

@@ -29,20 +29,24 @@ struct zl_packet_layout {
     uint64_t ids, labels, positions; /* int32 [tokens]; labels: the next token's id where it is trained, else -1 */
     uint64_t seqs;                   /* struct zl_attn_seq [seqs] */
     uint64_t hidden;                 /* float [tokens][d]; absent (0) in front of the first stage */
-    uint64_t bytes;
+    uint64_t bytes;                  /* UINT64_MAX, which no ring takes, when the sizes are beyond 64 bits */
 };
 
 static inline struct zl_packet_layout zl_packet_layout(uint64_t tokens, uint64_t seqs, uint64_t d)
 {
-    struct zl_packet_layout l;
-    uint64_t at = (sizeof(struct zl_packet) + 63) / 64 * 64, ints = (tokens * 4 + 63) / 64 * 64;
+    struct zl_packet_layout l = {.bytes = UINT64_MAX};
+    uint64_t hidden, at = (sizeof(struct zl_packet) + 63) / 64 * 64;
+    if (tokens > UINT32_MAX || seqs > UINT32_MAX || __builtin_mul_overflow(tokens * sizeof(float), d, &hidden))
+        return l;
+    const uint64_t ints = (tokens * 4 + 63) / 64 * 64;
     l.ids = at;
     l.labels = l.ids + ints;
     l.positions = l.labels + ints;
     l.seqs = l.positions + ints;
     at = l.seqs + (seqs * sizeof(struct zl_attn_seq) + 63) / 64 * 64;
     l.hidden = d ? at : 0;
-    l.bytes = at + tokens * d * sizeof(float);
+    if (__builtin_add_overflow(at, hidden, &l.bytes))
+        l.bytes = UINT64_MAX;
     return l;
 }
 

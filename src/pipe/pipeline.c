@@ -40,12 +40,21 @@ static uint64_t padded(uint64_t bytes)
     return (bytes + 127) / 128 * 128;
 }
 
+/* A sum that stops at UINT64_MAX, which no system grants, instead of wrapping. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
 static uint64_t ring_bytes(const struct zl_model *m, uint32_t stages, const struct zl_pipeline_options *o)
 {
     uint64_t sum = 65536; /* the segment's own header */
-    for (uint32_t k = 0; k < stages; k++)
-        sum += padded(zl_ring_bytes(o->ring_depth, layout_of(m, o, k).bytes)) +
-               padded(zl_ring_bytes(REPORTS, sizeof(struct zl_report)));
+    for (uint32_t k = 0; k < stages; k++) {
+        const uint64_t ring = zl_ring_bytes(o->ring_depth, layout_of(m, o, k).bytes);
+        if (!ring)
+            return UINT64_MAX;
+        sum = plus(sum, padded(ring) + padded(zl_ring_bytes(REPORTS, sizeof(struct zl_report))));
+    }
     return sum;
 }
 
@@ -59,7 +68,7 @@ int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, con
         struct zl_block_plan *b = &plan->block[k];
         if (zl_block_plan(m, &spec, o->groups ? o->groups[k].n : 1, b, err))
             return err ? err->code : ZL_EMEMORY;
-        plan->total_bytes += b->state_bytes + b->activation_bytes + b->scratch_bytes;
+        plan->total_bytes = plus(plan->total_bytes, plus(plus(b->state_bytes, b->activation_bytes), b->scratch_bytes));
     }
     return 0;
 }
