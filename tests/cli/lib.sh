@@ -45,6 +45,9 @@ make_tiny() {
     mv "$made"/* "$work" && rmdir "$made"
 }
 
+# Configuration files need libyaml.
+has_config() { grep -q '^#define HAVE_YAML 1' "$ZL_BUILDDIR/config.h" || { echo 'built without libyaml: --config is not tested' && false; }; }
+
 # Stay on one of our cores: tiny models spend their time waiting at barriers on a machine that is busy otherwise.
 one_core() {
     command -v taskset >/dev/null && taskset -cp "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" $$ >/dev/null

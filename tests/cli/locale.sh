@@ -13,10 +13,14 @@ if [ -z "$comma" ] && command -v localedef >/dev/null; then
 fi
 [ -n "$comma" ] || skip 'no locale with a decimal comma here'
 
-printf 'lr: 1e-4\nwarmup: 0.5\nweight-decay: 1e-05\nmax-length: 256\n' >options.yaml
+options=(--lr 1e-4 --warmup 0.5 --weight-decay 1e-05 -l 256)
+if has_config; then
+    printf 'lr: 1e-4\nwarmup: 0.5\nweight-decay: 1e-05\nmax-length: 256\n' >options.yaml
+    options=(--config options.yaml)
+fi
 once() { # NAME: train, evaluate and inspect, everything that is printed or written into NAME
     mkdir "$1"
-    if "$zerolock" train --config options.yaml model train.jsonl -o "$1/run" --steps 2 --clip 0.5 2>err; then
+    if "$zerolock" train "${options[@]}" model train.jsonl -o "$1/run" --steps 2 --clip 0.5 2>err; then
         "$zerolock" eval model held-out.jsonl --adapter "$1/run" --json --quiet -l 256 | sed 's/"seconds":[^,}]*//' >"$1/json"
         "$zerolock" eval model held-out.jsonl --adapter "$1/run" --quiet -l 256 >"$1/text"
         "$zerolock" inspect model --json >"$1/model"

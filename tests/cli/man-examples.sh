@@ -32,6 +32,9 @@ for page in zerolock zerolock-train zerolock-eval zerolock-generate zerolock-ins
             echo "skipped: example $n of $page(1) needs jq"
             continue
         fi
+        if grep -q -- '--config' example.sh && ! has_config; then
+            continue
+        fi
         grep -o -- '-o [a-z0-9-]*' example.sh | cut -d ' ' -f 2 | xargs rm -rf # an example may write where an earlier one did
         sh -e example.sh >out 2>err </dev/null || fail "example $n of $page(1): $(cat example.sh)"
         [ -s out ] || [ -s err ] || fail "example $n of $page(1) says nothing"
