@@ -41,8 +41,8 @@ int zl_lora_targets(const char *text, uint32_t *bits, struct zl_error *err)
                            (int)(len < 60 ? len : 60), p);
         *bits |= bit;
         p += len;
-        if (*p == ',')
-            p++;
+        if (*p == ',' && !*++p)
+            return zl_fail(err, ZL_EUSAGE, "--targets: there is no name behind the last comma");
     }
     return *bits ? 0 : zl_fail(err, ZL_EUSAGE, "--targets is empty");
 }

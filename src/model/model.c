@@ -160,7 +160,15 @@ static void choose_prefix(struct loader *l)
 {
     static const struct {
         const char *add, *strip;
-    } prefixes[] = {{"", ""}, {"", "model."}, {"model.", ""}, {"base_model.model.", ""}, {"language_model.", ""}};
+    } prefixes[] = {
+        {"", ""},
+        {"", "model."},          /* the backbone alone */
+        {"model.", ""},          /* a wrapper's member */
+        {"base_model.model.", ""}, /* PEFT */
+        {"language_model.", ""}, /* the text part of a larger model */
+        {"module.", ""},         /* data-parallel training */
+        {"_orig_mod.", ""},      /* a compiled module */
+    };
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
         l->add = prefixes[i].add;
         l->strip = prefixes[i].strip;
