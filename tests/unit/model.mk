@@ -1,4 +1,4 @@
-MODEL_TESTS = tests/unit/test-config tests/unit/test-block
+MODEL_TESTS = tests/unit/test-config tests/unit/test-model tests/unit/test-lora tests/unit/test-block tests/unit/test-readout
 check_PROGRAMS += $(MODEL_TESTS)
 TESTS += $(MODEL_TESTS)
 
@@ -11,7 +11,19 @@ tests_unit_test_config_SOURCES = tests/unit/test-config.c tests/unit/format_file
 tests_unit_test_config_CFLAGS = $(MODEL_CFLAGS)
 tests_unit_test_config_CPPFLAGS = $(MODEL_CPPFLAGS)
 tests_unit_test_config_LDADD = $(MODEL_LDADD)
+tests_unit_test_model_SOURCES = tests/unit/test-model.c tests/unit/format_files.h tests/unit/gguf_bytes.h $(MODEL_COMMON)
+tests_unit_test_model_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_model_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_model_LDADD = $(MODEL_LDADD)
+tests_unit_test_lora_SOURCES = tests/unit/test-lora.c tests/unit/test.h
+tests_unit_test_lora_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_lora_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_lora_LDADD = $(MODEL_LDADD)
 tests_unit_test_block_SOURCES = tests/unit/test-block.c $(MODEL_COMMON)
 tests_unit_test_block_CFLAGS = $(MODEL_CFLAGS)
 tests_unit_test_block_CPPFLAGS = $(MODEL_CPPFLAGS)
 tests_unit_test_block_LDADD = $(MODEL_LDADD)
+tests_unit_test_readout_SOURCES = tests/unit/test-readout.c $(MODEL_COMMON)
+tests_unit_test_readout_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_readout_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_readout_LDADD = $(MODEL_LDADD)
