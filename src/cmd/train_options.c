@@ -107,7 +107,7 @@ static const struct zl_option options[] = {
      .arg = "TOKENS",
      .kind = ZL_OPTION_COUNT,
      FIELD(micro_batch_tokens),
-     .fallback = "1024",
+     .fallback = "256",
      .min = 2,
      .max = 4194304,
      .also = "micro-batch-size per-device-train-batch-size micro-batch",

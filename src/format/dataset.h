@@ -106,11 +106,11 @@ struct zl_data_order {
     uint64_t n_micro;
     uint64_t n_examples, seed;
     bool shuffle;
-    uint32_t largest_micro_tokens;  /* what buffers must hold, <= micro_batch_tokens */
+    uint32_t largest_micro_tokens;  /* what buffers must hold */
     uint32_t largest_micro_examples;
 };
-/* A pure function of the examples' sizes and the options. ZL_EUSAGE when an example is longer than micro_batch_tokens (the message
- * names the smallest that fits). Micro-batches never cross a step; an example longer than batch_tokens is a step of its own. */
+/* A pure function of the examples' sizes and the options. Micro-batches never cross a step; an example longer than
+ * micro_batch_tokens is a micro-batch of its own, one longer than batch_tokens a step of its own. */
 int zl_data_order_plan(const struct zl_dataset *d, const struct zl_schedule_options *o, struct zl_data_order *out,
                        struct zl_error *err);
 void zl_data_order_free(struct zl_data_order *o);

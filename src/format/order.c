@@ -66,20 +66,6 @@ static int check(const struct zl_dataset *d, const struct zl_schedule_options *s
     if (s->micro_batch_tokens > INT32_MAX)
         return zl_fail(err, ZL_EUSAGE, "micro-batch tokens must be at most %d, not %" PRIu64,
                        INT32_MAX, s->micro_batch_tokens);
-    uint64_t longest = 0;
-    for (uint64_t i = 1; i < d->n_examples; i++)
-        if (d->examples[i].n > d->examples[longest].n)
-            longest = i;
-    const struct zl_example *e = &d->examples[longest];
-    if (e->n > s->micro_batch_tokens) {
-        const char *file = e->file < d->n_files ? d->files[e->file] : "the data";
-        return zl_fail(err, ZL_EUSAGE,
-                       "a micro-batch of %" PRIu64
-                       " tokens cannot hold the longest example (%s line %" PRIu64 ", %" PRIu32
-                       " tokens): micro-batch tokens must be at least %" PRIu32
-                       ", or the maximum length smaller",
-                       s->micro_batch_tokens, file, e->line, e->n, e->n);
-    }
     return 0;
 }
 

@@ -58,18 +58,18 @@ static const struct zl_lora_layer *lora_layer(const struct zl_block *b, uint32_t
     return i < b->spec.n_own ? &b->own.layer[i] : &b->shadow.layer[i - b->spec.n_own];
 }
 
-static void take_activations(struct zl_block *b, struct zl_arena *a)
+static void take_activations(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
 {
     const struct zl_config *c = &b->model->config;
     const struct zl_block_spec *s = &b->spec;
-    const uint64_t t = (uint64_t)s->tokens, rows = t * c->d * sizeof(float);
+    const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
     for (uint32_t i = 0; i < n_layers(b); i++) {
         if (i == 0) {
-            zl_acts_take(a, &b->acts[i], c, lora_layer(b, i), s->tokens);
+            zl_acts_take(a, &b->acts[i], c, lora_layer(b, i), tokens);
             continue;
         }
         if (s->train) {
-            zl_acts_share(a, &b->acts[i], &b->acts[0], s->recompute, c, lora_layer(b, i), s->tokens);
+            zl_acts_share(a, &b->acts[i], &b->acts[0], mode, c, lora_layer(b, i), tokens);
             continue;
         }
         /* Forward only: all layers share the first one's buffers; outputs alternate between two. */
@@ -78,7 +78,7 @@ static void take_activations(struct zl_block *b, struct zl_arena *a)
         b->acts[i].y = y;
     }
     const struct zl_lora *wider = b->own.n ? &b->own : &b->shadow;
-    zl_work_take(a, &b->work, c, wider, s->tokens, s->train);
+    zl_work_take(a, &b->work, c, wider, tokens, s->train);
     if (!s->has_loss)
         return;
     for (int i = 0; i < 3; i++)
@@ -90,6 +90,35 @@ static void take_activations(struct zl_block *b, struct zl_arena *a)
     b->argmax = zl_arena_take(a, t * sizeof(int32_t));
     if (s->train)
         b->dx = zl_arena_take(a, rows);
+}
+
+static uint64_t count_activations(struct zl_block *b, int64_t tokens, enum zl_recompute mode)
+{
+    struct zl_arena counter = {0};
+    take_activations(b, &counter, tokens, mode);
+    return counter.peak;
+}
+
+/* The memory that activations may take: that of a micro-batch of keep_tokens as asked, and at least that of the largest one with
+ * everything computed again. */
+static uint64_t activation_budget(struct zl_block *b)
+{
+    const struct zl_block_spec *s = &b->spec;
+    if (!s->train || s->keep_tokens <= 0 || s->keep_tokens >= s->tokens)
+        return count_activations(b, s->tokens, s->recompute);
+    uint64_t keep = count_activations(b, s->keep_tokens, s->recompute);
+    uint64_t least = count_activations(b, s->tokens, ZL_RECOMPUTE_FULL);
+    return keep > least ? keep : least;
+}
+
+/* Give a micro-batch its activations. Pointers move, nothing is allocated. */
+static void arrange(struct zl_block *b, int64_t tokens)
+{
+    b->mode = b->spec.recompute;
+    while (b->spec.train && b->mode < ZL_RECOMPUTE_FULL && count_activations(b, tokens, b->mode) > b->activation_bytes)
+        b->mode++;
+    zl_arena_release(&b->activations, b->fixed_mark);
+    take_activations(b, &b->activations, tokens, b->mode);
 }
 
 static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl_block_spec *spec, struct zl_error *err)
@@ -105,15 +134,14 @@ int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, in
                   struct zl_error *err)
 {
     struct zl_block b;
-    struct zl_arena state = {0}, activations = {0};
+    struct zl_arena state = {0};
     if (spec->tokens < 1 || spec->tokens > INT32_MAX || spec->longest < 1 || spec->longest > INT32_MAX)
         return zl_fail(err, ZL_EUSAGE, "micro-batches of %lld tokens with sequences of %lld cannot be planned, expected 1 to %d",
                        (long long)spec->tokens, (long long)spec->longest, INT32_MAX);
     int rc = prepare(&b, m, spec, err);
     if (!rc) {
         take_state(&b, &state);
-        take_activations(&b, &activations);
-        *plan = (struct zl_block_plan){state.peak, activations.peak, scratch_bytes(&m->config, spec, threads)};
+        *plan = (struct zl_block_plan){state.peak, activation_budget(&b), scratch_bytes(&m->config, spec, threads)};
     }
     b.w = b.g = NULL;
     zl_block_close(&b);
@@ -150,10 +178,12 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
         return ZL_EMEMORY;
     }
     take_state(b, &b->state);
-    take_activations(b, &b->activations);
     b->team = (struct zl_team){.threads = threads,
                                .scratch = zl_arena_take(&b->activations, plan.scratch_bytes),
                                .scratch_bytes = plan.scratch_bytes};
+    b->fixed_mark = zl_arena_mark(&b->activations);
+    b->activation_bytes = plan.activation_bytes;
+    arrange(b, spec->tokens);
     start_weights(b);
     return 0;
 }
@@ -186,6 +216,7 @@ static const float *forward(struct zl_block *b, const struct zl_tokens *tok, con
 
 const float *zl_block_forward(struct zl_block *b, const struct zl_tokens *tok, const float *x)
 {
+    arrange(b, tok->t);
     return forward(b, tok, x, 0, b->spec.n_own);
 }
 
@@ -231,7 +262,7 @@ static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
     for (uint32_t i = n_layers(b); i-- > 0;) {
         if (i != last)
             zl_layer_again(&b->team, b->model, b->spec.first + i, lora_layer(b, i), layer_weights(b, i), tok, &b->acts[i],
-                           &b->work, b->spec.recompute);
+                           &b->work, b->mode);
         zl_layer_backward(&b->team, b->model, b->spec.first + i, lora_layer(b, i), layer_weights(b, i),
                           i < b->spec.n_own ? b->g : b->g + b->n_own, tok, &b->acts[i], &b->work, b->dx, i > 0);
     }

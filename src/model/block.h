@@ -28,6 +28,8 @@ struct zl_block_spec {
     const int32_t *subset_index; /* [vocab] position in subset or -1 */
     int64_t n_subset;
     int64_t tokens;  /* the most tokens of a micro-batch */
+    int64_t keep_tokens; /* micro-batches up to so many tokens are computed as `recompute` says; a larger one computes again as much
+                            as it must to live in the memory of those. 0: all */
     int64_t longest; /* the longest sequence */
 };
 
@@ -49,6 +51,8 @@ struct zl_block {
     int32_t *row_at, *target, *argmax; /* [tokens] */
     float *dx;          /* [tokens][d] */
     struct zl_arena state, activations;
+    uint64_t activation_bytes, fixed_mark; /* of the arena: what activations may take; where they begin, behind the scratch */
+    enum zl_recompute mode;                /* of the running micro-batch */
 };
 
 /* Bytes that a block will take, without taking them. tokens and longest: 1 to 2^31 - 1, as positions in a micro-batch are int32. */

@@ -26,6 +26,7 @@ static struct zl_block_spec spec_of(const struct zl_partition *p, uint32_t k, co
         .subset_index = last ? NULL : o->subset_index,
         .n_subset = last ? 0 : o->n_subset,
         .tokens = o->tokens,
+        .keep_tokens = o->keep_tokens,
         .longest = o->longest,
     };
 }

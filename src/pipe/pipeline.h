@@ -18,6 +18,7 @@ struct zl_pipeline_options {
     int64_t n_subset;
     uint64_t seed;
     int64_t tokens, seqs, longest;     /* the largest micro-batch */
+    int64_t keep_tokens;               /* see struct zl_block_spec */
     uint32_t ring_depth;               /* slots between two stages, >= 1 */
     struct zl_optimizer optimizer;
     const struct zl_core_group *groups; /* [stages] */

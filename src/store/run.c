@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -15,10 +16,12 @@ char *zl_run_path(const struct zl_run *r, const char *name)
     return zl_path_join(r->dir, name);
 }
 
+/* Something of an earlier run: an empty file is what a run leaves that failed before its first step. */
 static bool has(const struct zl_run *r, const char *name)
 {
     char *path = zl_run_path(r, name);
-    bool found = path && access(path, F_OK) == 0;
+    struct stat st;
+    bool found = path && stat(path, &st) == 0 && st.st_size > 0;
     free(path);
     return found;
 }

@@ -63,9 +63,6 @@ int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struc
     *c = (struct zl_corpus){0};
     const struct zl_data_options o = {.max_length = (uint32_t)r->max_length, .add_bos_eos = true};
     int rc = open_model(c, r, err);
-    if (!rc && r->max_length > c->model.config.max_positions)
-        zl_warn("--max-length %llu is beyond the %u positions that the model was made for", (unsigned long long)r->max_length,
-                c->model.config.max_positions);
     if (!rc)
         rc = zl_dataset_load(r->data, r->n_data, c->tokenizer, &o, &c->train, err);
     if (!rc && !r->quiet)
@@ -76,6 +73,9 @@ int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struc
         rc = zl_dataset_split(&c->train, r->held_out_share, r->seed, &c->held_out, err);
     if (!rc && r->held_out_file && !r->quiet)
         zl_data_report_print(&c->held_out.report, r->held_out_file, stderr);
+    if (!rc && c->train.report.longest > c->model.config.max_positions)
+        zl_warn("the longest example has %u tokens, beyond the %u positions that the model was made for", c->train.report.longest,
+                c->model.config.max_positions);
     if (!rc)
         rc = check_ids(c, &c->train, err);
     if (!rc)

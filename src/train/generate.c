@@ -64,6 +64,8 @@ static size_t safe_length(const struct generation *g, bool *found)
 /* New text of the answer. false: stop. */
 static bool push(struct generation *g, const char *text, size_t n)
 {
+    if (n == 0)
+        return true;
     if (n > g->capacity - g->n_held) {
         char *bigger = realloc(g->held, g->n_held + n + 4096);
         if (!bigger)

@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first micro-batches of the order, until about so many tokens or the first epoch's end. */
-static size_t count_samples(const struct zl_data_order *o, uint64_t wanted, uint64_t *tokens)
+/* How many positions of the order hold about so many tokens, within the first epoch: the choice does not depend on how the order is cut
+ * into micro-batches, so neither do the maps, but for rounding. */
+static uint64_t count_positions(const struct zl_dataset *d, const struct zl_data_order *o, uint64_t wanted, uint64_t *tokens)
 {
-    size_t n = 0;
+    uint64_t n = 0;
+    const struct zl_micro_batch *end = &o->micro[o->n_micro - 1];
     *tokens = 0;
-    while (n < o->n_micro && *tokens < wanted && o->micro[n].first < o->n_examples)
-        *tokens += o->micro[n++].n_tokens;
+    while (n < o->n_examples && n < end->first + end->n && *tokens < wanted)
+        *tokens += d->examples[zl_data_order_example(o, n++)].n;
     return n;
 }
 
@@ -27,15 +29,29 @@ int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, co
         }
     if (n == 0)
         return 0;
-    const size_t n_samples = count_samples(o, tokens ? tokens : 8 * (uint64_t)c->model.config.d, &out->tokens);
+    const uint64_t positions =
+        count_positions(&c->train, o, tokens ? tokens : 8 * (uint64_t)c->model.config.d, &out->tokens);
+    size_t n_samples = 0;
+    while (n_samples < o->n_micro && o->micro[n_samples].first < positions)
+        n_samples++;
     const struct zl_packet_layout l = zl_packet_layout(o->largest_micro_tokens, o->largest_micro_examples, 0);
     const uint64_t each = (l.bytes + 63) / 64 * 64;
     struct zl_sample *samples = calloc(n_samples + 1, sizeof *samples);
     unsigned char *memory = aligned_alloc(64, (n_samples + 1) * each);
-    int rc = samples && memory ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
+    struct zl_micro_batch *micro = malloc((n_samples + 1) * sizeof *micro);
+    struct zl_data_order part = *o; /* the same, but for its last micro-batch, which ends with the positions */
+    int rc = samples && memory && micro ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
+    if (!rc) {
+        memcpy(micro, o->micro, n_samples * sizeof *micro);
+        micro[n_samples - 1].n = positions - micro[n_samples - 1].first < micro[n_samples - 1].n
+                                     ? positions - micro[n_samples - 1].first
+                                     : micro[n_samples - 1].n;
+        part.micro = micro;
+        part.n_micro = n_samples;
+    }
     for (size_t i = 0; !rc && i < n_samples; i++) {
         struct zl_packet *m = (struct zl_packet *)(void *)(memory + i * each);
-        zl_corpus_fill(&c->train, o, i, &l, m);
+        zl_corpus_fill(&c->train, &part, i, &l, m);
         samples[i].ids = zl_packet_at(m, l.ids);
         samples[i].tok = (struct zl_tokens){.t = m->n_tokens,
                                             .positions = zl_packet_at(m, l.positions),
@@ -52,6 +68,7 @@ int zl_readouts_fit(const struct zl_corpus *c, const struct zl_data_order *o, co
     }
     free(samples);
     free(memory);
+    free(micro);
     return rc;
 }
 

@@ -145,6 +145,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .tokens = (int64_t)larger(s->order.largest_micro_tokens, s->eval_order.largest_micro_tokens),
         .seqs = (int64_t)larger(s->order.largest_micro_examples, s->eval_order.largest_micro_examples),
         .longest = (int64_t)longest_example(s),
+        .keep_tokens = (int64_t)micro,
         .ring_depth = (uint32_t)o->ring_depth,
         .optimizer = {.beta1 = (float)o->beta1,
                       .beta2 = (float)o->beta2,
@@ -161,24 +162,18 @@ uint64_t zl_setup_expected_bytes(const struct zl_setup *s)
     return s->pss_before + s->corpus.model.weight_bytes + s->plan.total_bytes;
 }
 
-/* A micro-batch holds whole examples, so it is at least as large as the longest. Without a limit: as asked. With one: the fastest way
- * that fits, where keeping activations comes before computing them again, and both before micro-batches under 256 tokens, at
- * which the products with the weights become slow. */
+/* Without a limit: as asked. With one: the fastest way that fits, where keeping activations comes before computing them again, and
+ * both before micro-batches under 192 tokens, at which the products with the weights become slow. An example longer than the
+ * micro-batch is alone in it, and computes again as much as it must. */
 static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
-    const uint64_t longest = longest_example(s);
-    uint64_t asked = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
-    if (asked < longest) {
-        if (ZL_GIVEN(o, micro_batch_tokens))
-            zl_note("micro-batches of %llu tokens: the longest example has that many", (unsigned long long)longest);
-        asked = longest;
-    }
+    const uint64_t asked = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
     malloc_trim(0); /* what reading left behind goes back to the system */
     zl_memory_pss(&s->private_before);
     s->pss_before = s->private_before + PROGRAM_BYTES; /* pages of the weights that were looked at are counted with the weights */
     if (!o->memory_limit)
         return plan_with(s, o, asked, o->recompute, err);
-    const uint64_t floors[] = {larger(longest, asked < 256 ? asked : 256), longest};
+    const uint64_t floors[] = {asked < 192 ? asked : 192, 64};
     for (int f = 0; f < 2; f++)
         for (int mode = (int)o->recompute; mode <= ZL_RECOMPUTE_FULL; mode++)
             for (uint64_t micro = asked;; micro = larger(micro * 3 / 4, floors[f])) {
@@ -191,7 +186,7 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
     return zl_fail(err, ZL_EMEMORY,
                    "--memory-limit of %.0f MiB is too little: %.0f MiB is the least that this run needs with examples of %llu "
                    "tokens (%.0f MiB of them are the model's weights); a smaller --max-length needs less",
-                   (double)o->memory_limit / 1048576, (double)zl_setup_expected_bytes(s) / 1048576, (unsigned long long)longest,
+                   (double)o->memory_limit / 1048576, (double)zl_setup_expected_bytes(s) / 1048576, (unsigned long long)longest_example(s),
                    (double)s->corpus.model.weight_bytes / 1048576);
 }
 

@@ -40,7 +40,7 @@ static uint64_t check_plan(const struct zl_dataset *d, const struct zl_schedule_
             }
             assert_int_equal(m->n_tokens, mt);
             assert_int_equal(m->n_trained, ml);
-            assert_true(mt <= s->micro_batch_tokens);
+            assert_true(mt <= s->micro_batch_tokens || m->n == 1);
             assert_true(mt <= o->largest_micro_tokens);
             assert_true(m->n <= o->largest_micro_examples);
             tokens += mt;
@@ -179,20 +179,22 @@ static void one_long_example_is_a_step_of_its_own(void **state)
     zl_data_order_free(&o);
 }
 
-static void an_example_beyond_the_micro_batch_names_the_smallest_that_fits(void **state)
+static void an_example_beyond_the_micro_batch_is_one_of_its_own(void **state)
 {
     (void)state;
-    char *file = (char[]){"rows.jsonl"};
-    struct zl_example e[2] = {{.n = 4, .n_trained = 1, .line = 1},
-                              {.n = 123, .n_trained = 9, .line = 8}};
-    struct zl_dataset d = {.examples = e, .n_examples = 2, .files = &file, .n_files = 1};
+    struct zl_example e[4] = {{.n = 4, .n_trained = 1}, {.n = 123, .n_trained = 9}, {.n = 5, .n_trained = 2}, {.n = 6, .n_trained = 2}};
+    struct zl_dataset d = {.examples = e, .n_examples = 4};
     struct zl_schedule_options s = {.batch_tokens = 1000, .micro_batch_tokens = 100, .epochs = 1};
     struct zl_data_order o;
     struct zl_error err = {0};
-    assert_int_equal(zl_data_order_plan(&d, &s, &o, &err), ZL_EUSAGE);
-    assert_non_null(strstr(err.text, "at least 123"));
-    assert_non_null(strstr(err.text, "rows.jsonl line 8"));
-    assert_null(o.steps);
+    assert_int_equal(zl_data_order_plan(&d, &s, &o, &err), 0);
+    assert_int_equal(o.n_steps, 1);
+    assert_int_equal(o.n_micro, 3);
+    assert_int_equal(o.micro[1].n_tokens, 123);
+    assert_int_equal(o.micro[1].n, 1);
+    assert_int_equal(o.micro[2].n, 2);
+    assert_int_equal(o.largest_micro_tokens, 123);
+    zl_data_order_free(&o);
 }
 
 static void a_plan_beyond_the_memory_is_refused_before_it_is_made(void **state)
@@ -253,7 +255,7 @@ int main(void)
         cmocka_unit_test(steps_run_on_into_the_next_epoch),
         cmocka_unit_test(a_shorter_run_is_the_beginning_of_a_longer_one),
         cmocka_unit_test(one_long_example_is_a_step_of_its_own),
-        cmocka_unit_test(an_example_beyond_the_micro_batch_names_the_smallest_that_fits),
+        cmocka_unit_test(an_example_beyond_the_micro_batch_is_one_of_its_own),
         cmocka_unit_test(a_plan_beyond_the_memory_is_refused_before_it_is_made),
         cmocka_unit_test(options_that_make_no_run_are_usage_errors),
     };

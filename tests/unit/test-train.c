@@ -220,6 +220,41 @@ static void a_finished_run_is_not_overwritten_unasked(void **state)
     free(run(o, &size));
 }
 
+static void a_start_that_failed_does_not_stand_in_the_way(void **state)
+{
+    (void)state;
+    struct zl_train_options o = defaults(tiny_path(&tiny, "failed"));
+    struct zl_error err = {0};
+    size_t size;
+    o.model = tiny_path(&tiny, "nowhere");
+    assert_int_not_equal(zl_train_run(&o, &err), 0);
+    o.model = tiny.model;
+    free(run(o, &size));
+}
+
+/* Examples longer than a micro-batch are alone in one, and compute again what would not fit: the same adapter but for rounding. */
+static void micro_batch_size_changes_only_rounding(void **state)
+{
+    (void)state;
+    struct zl_train_options o = defaults(tiny_path(&tiny, "large"));
+    double before = 0, large = 0, small = 0, least = 0;
+    size_t size;
+    o.batch_tokens = o.micro_batch_tokens = 512;
+    free(run(o, &size));
+    eval_losses(o.output, &before, &large);
+    o.output = tiny_path(&tiny, "small");
+    o.micro_batch_tokens = 24;
+    free(run(o, &size));
+    eval_losses(o.output, &before, &small);
+    o.output = tiny_path(&tiny, "least");
+    o.recompute = ZL_RECOMPUTE_FULL;
+    free(run(o, &size));
+    eval_losses(o.output, &before, &least);
+    print_message("  512: %.7f, 24: %.7f, 24 computed again: %.7f (bounds 1e-4, 0)\n", large, small, least);
+    assert_true(fabs(large - small) < 1e-4);
+    assert_true(small == least);
+}
+
 static void training_goes_on_from_an_adapter(void **state)
 {
     (void)state;
@@ -275,6 +310,8 @@ int main(void)
         cmocka_unit_test(before_the_first_step_the_loss_is_the_base_models),
         cmocka_unit_test(a_frozen_stage_keeps_its_adapter_at_zero),
         cmocka_unit_test(a_finished_run_is_not_overwritten_unasked),
+        cmocka_unit_test(a_start_that_failed_does_not_stand_in_the_way),
+        cmocka_unit_test(micro_batch_size_changes_only_rounding),
         cmocka_unit_test(training_goes_on_from_an_adapter),
         cmocka_unit_test(edges_finish),
     };
