@@ -27,6 +27,7 @@ enum {
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
+    ROW_PART = 64,          /* columns that a thread takes at a time when there is a single row */
     SLACK = ZL_UKR_SLACK
 };
 
@@ -335,6 +336,30 @@ static void check(const struct zl_gemm *g)
     (void)g;
 }
 
+/* A single row of C whose weights all lie along K. */
+static bool is_row(const struct zl_gemm *g)
+{
+    bool yes = g->m == 1;
+    for (int t = 0; t < g->n_terms; t++)
+        yes = yes && g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || g->term[t].lda == 1);
+    return yes;
+}
+
+static void row(const struct zl_team *team, const struct zl_gemm *g)
+{
+    zl_dot_fn *dot = ZL_ISA_PICK(zl_dot);
+    no_product(g);
+#pragma omp parallel for num_threads(team->threads) if (team->threads > 1) schedule(dynamic)
+    for (int64_t n0 = 0; n0 < g->n; n0 += ROW_PART) {
+        int64_t n = g->n - n0 < ROW_PART ? g->n - n0 : ROW_PART;
+        for (int i = 0; i < g->n_terms; i++) {
+            const struct zl_gemm_term *t = &g->term[i];
+            struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
+            dot(&w, n0, n, t->k, t->a, t->alpha, g->c + n0);
+        }
+    }
+}
+
 /* What each thread of the region does: all walk the same blocks, and meet where group() shares work. */
 static void walk(struct job j)
 {
@@ -364,6 +389,10 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
         return;
     if (total_k(g) == 0) {
         no_product(g);
+        return;
+    }
+    if (is_row(g)) {
+        row(team, g);
         return;
     }
     assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));

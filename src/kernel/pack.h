@@ -19,6 +19,11 @@ struct zl_weight {
     const int32_t *rows; /* row i is stored row rows[i]; NULL = identity */
 };
 
+static inline const uint8_t *zl_weight_row(const struct zl_weight *w, int64_t i)
+{
+    return (const uint8_t *)w->data + (w->rows ? w->rows[i] : i) * w->row_bytes;
+}
+
 static inline int64_t zl_pack_row_bytes(enum zl_type type, int64_t cols)
 {
     return cols / (int64_t)zl_type_info[type].block * (int64_t)zl_type_info[type].block_bytes;
@@ -45,10 +50,17 @@ struct zl_strip {
 typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn,
                           int n, float alpha, float beta, float *c, int64_t ldc);
 
+/* out[j] += alpha * sum over k < kc of a[k] * element k of row n0 + j, j < n: one row of activations (generation), its weights read once
+ * and never written anywhere. kc may end inside a unit that exists. */
+typedef void zl_dot_fn(const struct zl_weight *w, int64_t n0, int64_t n, int64_t kc, const float *a, float alpha,
+                       float *out);
+
 ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
+ZL_ISA_DECLARE(void, zl_dequant_unit, (enum zl_type type, const uint8_t *row, int64_t u, float *dst));
 extern zl_pack_nk_fn zl_pack_nk_baseline, zl_pack_nk_avx2, zl_pack_nk_avx512;
 extern zl_pack_kn_fn zl_pack_kn_baseline, zl_pack_kn_avx2, zl_pack_kn_avx512;
 extern zl_skinny_fn zl_skinny_baseline, zl_skinny_avx2, zl_skinny_avx512;
+extern zl_dot_fn zl_dot_baseline, zl_dot_avx2, zl_dot_avx512;
 extern zl_pack_m_fn zl_pack_m_baseline, zl_pack_m_avx2, zl_pack_m_avx512;
 
 #endif

@@ -18,3 +18,17 @@ void ZL_ISA(zl_dequant_isa)(enum zl_type type, const void *src, float *dst, int6
         plain(type, src, 0, n, dst);
     }
 }
+
+void ZL_ISA(zl_dequant_unit)(enum zl_type type, const uint8_t *row, int64_t u, float *dst)
+{
+    switch (type) {
+#define CASE(T, name)                                                                            \
+    case T:                                                                                      \
+        unit_##name(row, u, dst);                                                                \
+        break;
+        EACH_QUANT(CASE)
+#undef CASE
+    default:
+        plain(type, row, u * 32, 32, dst);
+    }
+}

@@ -152,4 +152,41 @@ static inline vf five_bits(vu v, int s, vu h, int t, float minus)
 #endif
 }
 
+/* Scale and minimum of unit j of a K block from its first sixteen bytes: d sc and m mn. See dequant.c for the bits. */
+static inline void scales_K(const vu head[4], int j, vf *ds, vf *ms)
+{
+    vu s = head[1] >> (8 * (j & 3)), m = head[2] >> (8 * (j & 3)), l = head[3] >> (8 * (j & 3));
+    if (j < 4) {
+        s &= 63;
+        m &= 63;
+    } else {
+        s = (l & 15) | (s >> 2 & 48);
+        m = (l >> 4 & 15) | (m >> 2 & 48);
+    }
+    *ds = halves(head[0]) * to_float(s);
+    *ms = halves(head[0] >> 16) * to_float(m);
+}
+
+/* a x + c, fused where the instruction set can. */
+static inline vf fuse(float a, vf x, vf c)
+{
+#if defined __AVX512F__
+    return (vf)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)x, (__m512)c);
+#elif defined __FMA__
+    return (vf)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)x, (__m256)c);
+#else
+    return a * x + c;
+#endif
+}
+
+/* Ask for elements [k0, k0 + kc) of LANES rows, all lines at once: who walks the rows in small steps would wait for each line. */
+static inline void fetch(enum zl_type type, const uint8_t *const *p, int64_t k0, int64_t kc)
+{
+    const int64_t unit = zl_type_info[type].block, bytes = zl_type_info[type].block_bytes;
+    const int64_t from = k0 / unit * bytes, to = (k0 + kc + unit - 1) / unit * bytes;
+    for (int r = 0; r < LANES; r++)
+        for (int64_t at = from; at < to; at += 64)
+            __builtin_prefetch(p[r] + at, 0, 3);
+}
+
 #endif

@@ -5,14 +5,17 @@
 #include "config.h"
 
 #include "kernel/gemm.h"
-#include "kernel/isa/lanes.h"
 #include "kernel/isa/unit.h"
 #include "kernel/pack.h"
 
-static inline const uint8_t *row_at(const struct zl_weight *w, int64_t i)
-{
-    return (const uint8_t *)w->data + (w->rows ? w->rows[i] : i) * w->row_bytes;
-}
+#define NAME(T)     lanes_##T
+#define SINK        float *dst, int pn
+#define SINK_ARGS   dst, pn
+#define PUT(k, v)   put(dst + (k) * pn, v)
+#define ADVANCE     dst += 32 * pn
+#define BEGIN
+#define END
+#include "kernel/isa/lanes.h"
 
 /* Elements [from, from + n) of a row, n <= ZL_UKR_WIDEST, from anywhere: whole units through a buffer. */
 static void piece(enum zl_type type, const uint8_t *row, int64_t from, int n, float *restrict x)
@@ -41,14 +44,14 @@ static void kn_units(const struct zl_weight *w, int64_t u, int64_t k0, int64_t k
 #define CASE(T, name)                                                                            \
     case T:                                                                                      \
         for (int64_t k = 0; k < kc; k++)                                                         \
-            unit_##name(row_at(w, k0 + k), u, dst + k * 32);                                     \
+            unit_##name(zl_weight_row(w, k0 + k), u, dst + k * 32);                                     \
         break;
         EACH_QUANT(CASE)
 #undef CASE
 #define CASE(T)                                                                                  \
     case T:                                                                                      \
         for (int64_t k = 0; k < kc; k++)                                                         \
-            plain(T, row_at(w, k0 + k), u * 32, 32, dst + k * 32);                               \
+            plain(T, zl_weight_row(w, k0 + k), u * 32, 32, dst + k * 32);                               \
         break;
         CASE(ZL_F32)
         CASE(ZL_F16)
@@ -65,14 +68,14 @@ static void kn_halves(const struct zl_weight *w, int64_t i, int64_t k0, int64_t 
 #define CASE(T, name)                                                                            \
     case T:                                                                                      \
         for (int64_t k = 0; k < kc; k++)                                                         \
-            half_##name(row_at(w, k0 + k), i, dst + k * 16);                                     \
+            half_##name(zl_weight_row(w, k0 + k), i, dst + k * 16);                                     \
         break;
         EACH_QUANT(CASE)
 #undef CASE
 #define CASE(T)                                                                                  \
     case T:                                                                                      \
         for (int64_t k = 0; k < kc; k++)                                                         \
-            plain(T, row_at(w, k0 + k), i * 16, 16, dst + k * 16);                               \
+            plain(T, zl_weight_row(w, k0 + k), i * 16, 16, dst + k * 16);                               \
         break;
         CASE(ZL_F32)
         CASE(ZL_F16)
@@ -95,7 +98,7 @@ void ZL_ISA(zl_pack_kn)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
         return;
     }
     for (int64_t k = 0; k < kc; k++, dst += pn) {
-        piece(w->type, row_at(w, k0 + k), n0, n, dst);
+        piece(w->type, zl_weight_row(w, k0 + k), n0, n, dst);
         for (int j = n; j < pn; j++)
             dst[j] = 0;
     }
@@ -106,41 +109,12 @@ static void nk_tile(const struct zl_weight *w, int64_t n0, int n, int64_t k0, in
 {
     float tile[ZL_UKR_WIDEST][32];
     for (int j = 0; j < n; j++)
-        piece(w->type, row_at(w, n0 + j), k0, kc, tile[j]);
+        piece(w->type, zl_weight_row(w, n0 + j), k0, kc, tile[j]);
     for (int i = 0; i < kc; i++) {
         for (int j = 0; j < n; j++)
             dst[i * pn + j] = tile[j][i];
         for (int j = n; j < pn; j++)
             dst[i * pn + j] = 0;
-    }
-}
-
-/* Into the first-level cache, all lines at once: the work below walks its rows in small steps, and would wait for each line. */
-static void nk_fetch(enum zl_type type, const uint8_t *const *p, int64_t k0, int64_t kc)
-{
-    const int64_t unit = zl_type_info[type].block, bytes = zl_type_info[type].block_bytes;
-    const int64_t from = k0 / unit * bytes, to = (k0 + kc + unit - 1) / unit * bytes;
-    for (int r = 0; r < LANES; r++)
-        for (int64_t at = from; at < to; at += 64)
-            __builtin_prefetch(p[r] + at, 0, 3);
-}
-
-/* Units [u, end) of LANES rows. */
-static void nk_lanes(enum zl_type type, const uint8_t *const *p, int64_t u, int64_t end, int pn, float *dst)
-{
-    switch (type) {
-#define CASE(T, name)                                                                            \
-    case T:                                                                                      \
-        for (; u < end; u++, dst += 32 * pn)                                                     \
-            lanes_##name(p, u, dst, pn);                                                         \
-        break;
-        EACH_QUANT(CASE)
-        CASE(ZL_F32, f32)
-        CASE(ZL_F16, f16)
-        CASE(ZL_BF16, bf16)
-#undef CASE
-    default:
-        break;
     }
 }
 
@@ -151,9 +125,9 @@ void ZL_ISA(zl_pack_nk)(const struct zl_weight *w, int64_t n0, int n, int64_t k0
     for (int j0 = 0; j0 < pn && done; j0 += LANES) {
         const uint8_t *p[LANES];
         for (int j = 0; j < LANES; j++) /* a lane without a row takes the first one */
-            p[j] = row_at(w, n0 + (j0 + j < n ? j0 + j : 0));
-        nk_fetch(w->type, p, k0, done);
-        nk_lanes(w->type, p, k0 / 32, k0 / 32 + done / 32, pn, dst + j0);
+            p[j] = zl_weight_row(w, n0 + (j0 + j < n ? j0 + j : 0));
+        fetch(w->type, p, k0, done);
+        lanes_units(w->type, p, k0 / 32, k0 / 32 + done / 32, dst + j0, pn);
     }
     for (int64_t k = done; k < kc; k += 32)
         nk_tile(w, n0, n, k0 + k, (int)(kc - k < 32 ? kc - k : 32), pn, dst + k * pn);
