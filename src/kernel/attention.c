@@ -16,6 +16,7 @@
 #include <omp.h>
 
 #include "kernel/attention_block.h"
+#include "kernel/profile.h"
 
 enum { BLOCK = ZL_ATTN_BLOCK, LINE = 16 /* floats */ };
 
@@ -102,6 +103,7 @@ static void check(const struct zl_team *team, const struct zl_attn *a)
 void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *out, int64_t ldo,
                   float *lse)
 {
+    ZL_PROFILE(team, ZL_PART_ATTENTION);
     check(team, a);
     const int64_t n = tasks_of(a, a->heads), own = thread_floats(a->head_dim, 0);
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1 && n > 1)
@@ -172,6 +174,7 @@ void zl_attention_backward(const struct zl_team *team, const struct zl_attn *a, 
                            const float *dout, int64_t ldo, const float *lse, float *dq, float *dk,
                            float *dv)
 {
+    ZL_PROFILE(team, ZL_PART_ATTENTION_BACKWARD);
     check(team, a);
     struct zl_attn_grad g = {out, dout, ldo, lse, dq, dk, dv};
     /* Pairs of blocks: all of them, and the most in one task. */

@@ -384,6 +384,7 @@ static void walk(struct job j)
 
 void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
 {
+    ZL_PROFILE(team, g->part);
     check(g);
     if (g->m == 0 || g->n == 0)
         return;

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/type.h"
+#include "kernel/profile.h"
 #include "kernel/team.h"
 
 enum zl_layout {
@@ -48,6 +49,7 @@ struct zl_gemm {
     int64_t ldc;
     bool accumulate;    /* C += ... (residual, gradients); excludes bias */
     const float *bias;  /* [N] or NULL */
+    enum zl_part part;  /* whose time it is, where the team has a profile; changes nothing else */
 };
 
 /* Scratch that any zl_gemm call with up to `threads` threads needs: a constant of the machine's blocking. */

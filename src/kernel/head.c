@@ -20,6 +20,7 @@
 #include "kernel/dequant.h"
 #include "kernel/head_block.h"
 #include "kernel/pack.h"
+#include "kernel/profile.h"
 
 enum { PARTS = ZL_HEAD_PARTS, PANEL = ZL_HEAD_PANEL };
 
@@ -162,6 +163,7 @@ void zl_head_loss(const struct zl_team *team, const struct zl_head *head, int64_
                   const float *h, const int32_t *targets, float weight, float *loss,
                   int32_t *argmax, float *dh)
 {
+    ZL_PROFILE(team, ZL_PART_HEAD);
     assert(team->scratch_bytes >= zl_head_scratch_bytes(team->threads, head->d, rows));
     struct job j = {.head = head, .l = lay_out(team->threads, head->d, rows), .weight = weight};
     j.candidates = head->subset ? head->n_subset : head->vocab;

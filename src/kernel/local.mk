@@ -9,6 +9,7 @@ libzl_kernel_la_SOURCES = \
 	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
 	src/kernel/reference.c src/kernel/reference.h \
 	src/kernel/pack.h src/kernel/team.h \
+	src/kernel/profile.c src/kernel/profile.h \
 	src/kernel/ukr.c
 libzl_kernel_la_LIBADD =
 

@@ -12,6 +12,7 @@
 #include <omp.h>
 
 #include "kernel/loops.h"
+#include "kernel/profile.h"
 
 /* Floats that are worth a second thread. */
 enum { WORTH = 1 << 14 };
@@ -31,6 +32,7 @@ static int64_t share(int64_t n, int i, int of)
 void zl_rmsnorm(const struct zl_team *team, int64_t t, int64_t d, const float *x, const float *w,
                 float eps, float *y, float *rstd)
 {
+    ZL_PROFILE(team, ZL_PART_NORM);
     int threads = threads_for(team, t * d);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -45,6 +47,7 @@ void zl_rmsnorm_backward(const struct zl_team *team, int64_t t, int64_t d, const
                          const float *x, const float *w, const float *rstd, float *dx,
                          int accumulate)
 {
+    ZL_PROFILE(team, ZL_PART_NORM);
     int threads = threads_for(team, t * d);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -58,6 +61,7 @@ void zl_rmsnorm_backward(const struct zl_team *team, int64_t t, int64_t d, const
 void zl_rope(const struct zl_team *team, int64_t t, int heads, int head_dim, float *x, int64_t ld,
              const int32_t *positions, const float *cs, int sign, int interleaved)
 {
+    ZL_PROFILE(team, ZL_PART_ROPE);
     assert(head_dim % 2 == 0 && head_dim <= ZL_ROPE_DIM);
     int threads = threads_for(team, t * heads * head_dim);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
@@ -69,6 +73,7 @@ void zl_rope(const struct zl_team *team, int64_t t, int heads, int head_dim, flo
 void zl_gated(const struct zl_team *team, enum zl_activation act, int64_t t, int64_t f,
               const float *gate, const float *up, int64_t ldg, float *h, int64_t ldh)
 {
+    ZL_PROFILE(team, ZL_PART_GATED);
     int threads = threads_for(team, t * f);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t i = 0; i < t; i++)
@@ -79,6 +84,7 @@ void zl_gated_backward(const struct zl_team *team, enum zl_activation act, int64
                        const float *dh, int64_t ldh, const float *gate, const float *up,
                        int64_t ldg, float *dgate, float *dup, float *h)
 {
+    ZL_PROFILE(team, ZL_PART_GATED);
     int threads = threads_for(team, t * f);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int64_t i = 0; i < t; i++)

@@ -8,10 +8,13 @@
 
 #include <stdint.h>
 
+struct zl_profile; /* kernel/profile.h */
+
 struct zl_team {
     int threads;       /* >= 1 */
     void *scratch;     /* aligned to 64; owned by who made the team */
     uint64_t scratch_bytes; /* at least the maximum of the kernels' zl_*_scratch_bytes for the shapes in use */
+    struct zl_profile *profile; /* kernels book their times here; NULL: nobody wants to know */
 };
 
 #endif

@@ -241,7 +241,8 @@ static int64_t gather(struct zl_block *b, const struct zl_tokens *tok, const int
 static void map_rows(const struct zl_block *b, int64_t n, const float *in, float *out, bool backward)
 {
     const int64_t d = b->model->config.d;
-    struct zl_gemm p = {.m = n, .n = d, .n_terms = 1, .c = out, .ldc = d, .bias = backward ? NULL : b->spec.map_b};
+    struct zl_gemm p = {.m = n, .n = d, .n_terms = 1, .c = out, .ldc = d, .bias = backward ? NULL : b->spec.map_b,
+                        .part = backward ? ZL_PART_BACKWARD : ZL_PART_FORWARD};
     p.term[0] = (struct zl_gemm_term){.a = in, .lda = d, .b = b->spec.map_a, .b_type = ZL_F32,
                                       .b_layout = backward ? ZL_B_KN : ZL_B_NK, .ldb = d, .k = d, .alpha = 1};
     zl_gemm(&b->team, &p);
@@ -307,6 +308,7 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
 
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step)
 {
+    ZL_PROFILE(&b->team, ZL_PART_OPTIMIZER);
     double norm = sqrt(zl_sum_squares(b->g, (int64_t)b->n));
     if (norm > 0 && isfinite(norm)) {
         float clip = o->clip > 0 ? (float)fmin(1.0, (double)o->clip / (norm + 1e-6)) : 1.0f;

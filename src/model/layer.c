@@ -87,7 +87,7 @@ static void down_project(const struct ctx *c, enum zl_group g, const float *x, i
     int64_t r = c->l->group_r[g];
     if (!r)
         return;
-    struct zl_gemm p = {.m = c->t, .n = r, .n_terms = 1, .c = c->xa[g], .ldc = r};
+    struct zl_gemm p = {.m = c->t, .n = r, .n_terms = 1, .c = c->xa[g], .ldc = r, .part = ZL_PART_LORA};
     p.term[0] = (struct zl_gemm_term){.a = x, .lda = in, .b = c->w + c->l->group_a[g], .b_type = ZL_F32,
                                       .b_layout = ZL_B_NK, .ldb = in, .k = in, .alpha = 1};
     zl_gemm(c->team, &p);
@@ -101,7 +101,8 @@ static void linear(const struct ctx *c, enum zl_role role, const float *x, float
     const struct zl_lora_module *mod = &c->l->module[role];
     int64_t out = (int64_t)weight->shape[0], in = (int64_t)weight->shape[1];
     enum zl_group g = zl_group_of[role];
-    struct zl_gemm p = {.m = c->t, .n = out, .n_terms = 1, .c = y, .ldc = ldy, .accumulate = accumulate, .bias = bias};
+    struct zl_gemm p = {.m = c->t, .n = out, .n_terms = 1, .c = y, .ldc = ldy, .accumulate = accumulate, .bias = bias,
+                        .part = ZL_PART_FORWARD};
     p.term[0] = (struct zl_gemm_term){.a = x, .lda = in, .b = weight->data, .b_type = weight->type,
                                       .b_layout = ZL_B_NK, .ldb = in, .k = in, .alpha = 1};
     if (mod->r) {
@@ -121,11 +122,12 @@ static void module_backward(const struct ctx *c, enum zl_role role, const float 
     int64_t r = mod->r, ranks = c->l->group_r[g], out = (int64_t)c->weights->linear[role].shape[0];
     if (!r)
         return;
-    struct zl_gemm p = {.m = c->t, .n = r, .n_terms = 1, .c = c->dxa + mod->column, .ldc = ranks};
+    struct zl_gemm p = {.m = c->t, .n = r, .n_terms = 1, .c = c->dxa + mod->column, .ldc = ranks, .part = ZL_PART_LORA};
     p.term[0] = (struct zl_gemm_term){.a = dy, .lda = ldy, .b = c->w + mod->bt, .b_type = ZL_F32, .b_layout = ZL_B_NK,
                                       .ldb = out, .k = out, .alpha = mod->scale};
     zl_gemm(c->team, &p);
-    struct zl_gemm q = {.m = r, .n = out, .n_terms = 1, .c = c->grad + mod->bt, .ldc = out, .accumulate = true};
+    struct zl_gemm q = {.m = r, .n = out, .n_terms = 1, .c = c->grad + mod->bt, .ldc = out, .accumulate = true,
+                        .part = ZL_PART_LORA};
     q.term[0] = (struct zl_gemm_term){.a = c->xa[g] + mod->column, .lda = ranks, .a_transposed = true, .b = dy,
                                       .b_type = ZL_F32, .b_layout = ZL_B_KN, .ldb = ldy, .k = c->t,
                                       .alpha = mod->scale};
@@ -138,7 +140,8 @@ static void group_grad(const struct ctx *c, enum zl_group g, const float *x, int
     int64_t r = c->l->group_r[g];
     if (!r)
         return;
-    struct zl_gemm p = {.m = r, .n = in, .n_terms = 1, .c = c->grad + c->l->group_a[g], .ldc = in, .accumulate = true};
+    struct zl_gemm p = {.m = r, .n = in, .n_terms = 1, .c = c->grad + c->l->group_a[g], .ldc = in, .accumulate = true,
+                        .part = ZL_PART_LORA};
     p.term[0] = (struct zl_gemm_term){.a = c->dxa, .lda = r, .a_transposed = true, .b = x, .b_type = ZL_F32,
                                       .b_layout = ZL_B_KN, .ldb = in, .k = c->t, .alpha = 1};
     zl_gemm(c->team, &p);
@@ -148,7 +151,7 @@ static void group_grad(const struct ctx *c, enum zl_group g, const float *x, int
 static void input_grad(const struct ctx *c, enum zl_group g, int n, const enum zl_role *roles, const float *const *dys,
                        const int64_t *lds, float *dx, int64_t in)
 {
-    struct zl_gemm p = {.m = c->t, .n = in, .n_terms = n, .c = dx, .ldc = in};
+    struct zl_gemm p = {.m = c->t, .n = in, .n_terms = n, .c = dx, .ldc = in, .part = ZL_PART_BACKWARD};
     for (int i = 0; i < n; i++) {
         const struct zl_tensor *weight = &c->weights->linear[roles[i]];
         p.term[i] = (struct zl_gemm_term){.a = dys[i], .lda = lds[i], .b = weight->data, .b_type = weight->type,

@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     for (int threads = 1; threads <= 2; threads++) {
         if (only_threads && threads != only_threads)
             continue;
-        struct zl_team team = {threads, NULL, zl_gemm_scratch_bytes(threads)};
+        struct zl_team team = {.threads = threads, .scratch_bytes = zl_gemm_scratch_bytes(threads)};
         team.scratch = take(team.scratch_bytes);
         printf("\n%d thread%s; GFLOP/s (%% of %d x peak)\n%-6s %-22s", threads, threads > 1 ? "s" : "", threads, "type", "K x N");
         for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)

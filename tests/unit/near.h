@@ -47,7 +47,7 @@ static inline float *near_copy(const float *x, int64_t n)
 /* A team with scratch full of NaN: nothing in it may be relied upon. */
 static inline struct zl_team near_team(int threads, uint64_t bytes)
 {
-    struct zl_team t = {threads, aligned_alloc(64, (bytes + 64) / 64 * 64), bytes};
+    struct zl_team t = {.threads = threads, .scratch = aligned_alloc(64, (bytes + 64) / 64 * 64), .scratch_bytes = bytes};
     assert_non_null(t.scratch);
     memset(t.scratch, 0xff, bytes);
     return t;

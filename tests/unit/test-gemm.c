@@ -66,7 +66,7 @@ static void *stored(enum zl_type type, int64_t rows, int64_t ld, int at)
 
 static struct zl_team team_of(int threads)
 {
-    struct zl_team t = {threads, NULL, zl_gemm_scratch_bytes(threads)};
+    struct zl_team t = {.threads = threads, .scratch_bytes = zl_gemm_scratch_bytes(threads)};
     t.scratch = take(t.scratch_bytes);
     return t;
 }

@@ -1,6 +1,7 @@
 /* The small operations: references against finite differences, fast kernels against references,
  * edges of shapes and of numbers. */
 #include "kernel/ops.h"
+#include "kernel/profile.h"
 #include "kernel/reference.h"
 #include "tests/unit/near.h"
 
@@ -103,7 +104,7 @@ static void norm_matches_reference(void **state)
               *rstd = near_floats(t, 1, &seed);
         double *rx = near_doubles(x, n), *rw = near_doubles(w, d), *rdy = near_doubles(dy, n);
         double *ry = near_doubles(y, n), *rdx = near_doubles(dx, n), *rrstd = near_doubles(rstd, t);
-        struct zl_team one = {1, 0, 0};
+        struct zl_team one = {.threads = 1};
         zl_rmsnorm(&one, t, d, x, w, 1e-5f, y, rstd);
         zl_rmsnorm_ref(t, d, rx, rw, 1e-5f, ry, rrstd);
         near_check("y", y, ry, n, 1e-6);
@@ -127,7 +128,7 @@ static void norm_of_zeros_and_of_huge_rows_is_finite(void **state)
     float x[32] = {0}, w[32], y[32], rstd[2];
     for (int i = 0; i < 16; i++)
         x[16 + i] = 1e15f, w[i] = 1;
-    struct zl_team one = {1, 0, 0};
+    struct zl_team one = {.threads = 1};
     zl_rmsnorm(&one, 2, 16, x, w, 1e-6f, y, rstd);
     for (int i = 0; i < 16; i++) {
         assert_true(y[i] == 0);
@@ -153,7 +154,7 @@ static void rope_matches_reference_and_turns_back(void **state)
             }
             double *rx = near_doubles(x, n), *rcs = near_doubles(cs, 7 * hd),
                    *rb = near_doubles(before, n);
-            struct zl_team one = {1, 0, 0};
+            struct zl_team one = {.threads = 1};
             zl_rope(&one, t, heads, hd, x, ld, pos, cs, 1, inter);
             zl_rope_ref(t, heads, hd, rx, ld, pos, rcs, 1, inter);
             print_message(" head_dim %d, %s\n", hd, inter ? "pairs" : "halves");
@@ -181,7 +182,7 @@ static void gated_activations_match_reference(void **state)
                    *rdh = near_doubles(dh, nh);
             double *rh = near_doubles(h, nh), *rdg = near_doubles(gate, n),
                    *rdu = near_doubles(up, n);
-            struct zl_team one = {1, 0, 0};
+            struct zl_team one = {.threads = 1};
             print_message(" activation %d, f %d\n", act, (int)f);
             zl_gated(&one, act, t, f, gate, up, ldg, h, ldh);
             zl_gated_ref(act, t, f, rgate, rup, ldg, rh, ldh);
@@ -206,7 +207,7 @@ static void activations_are_right_from_small_to_huge(void **state)
         x[i] = (float)(i - N / 2) * 0.01f, one[i] = 1;
     static const float special[] = {0, 1e-30f, -1e-30f, 1e4f, -1e4f, 1e12f, -1e12f, 3e38f};
     memcpy(x, special, sizeof special);
-    struct zl_team team = {1, 0, 0};
+    struct zl_team team = {.threads = 1};
     for (int act = 0; act < 4; act++) {
         double worst = 0, slopes = 0;
         zl_gated(&team, act, 1, N, x, one, N, h, N);
@@ -274,7 +275,7 @@ static void results_do_not_depend_on_threads(void **state)
     for (int i = 0; i < T; i++)
         pos[i] = i;
     for (int threads = 1; threads <= 3; threads++) {
-        struct zl_team team = {threads, 0, 0};
+        struct zl_team team = {.threads = threads};
         float *out[5], rstd[T];
         for (int i = 0; i < 5; i++)
             out[i] = near_copy(x, T * D);
@@ -300,11 +301,26 @@ static void results_do_not_depend_on_threads(void **state)
 static void nothing_to_do_is_fine(void **state)
 {
     (void)state;
-    struct zl_team one = {1, 0, 0};
+    struct zl_team one = {.threads = 1};
     zl_rmsnorm(&one, 0, 16, NULL, NULL, 1, NULL, NULL);
     zl_gated(&one, ZL_SILU, 0, 16, NULL, NULL, 16, NULL, 16);
     zl_add(&one, 0, NULL, NULL);
     zl_rope(&one, 0, 1, 16, NULL, 16, NULL, NULL, 1, 0);
+}
+
+static void a_profile_counts_each_kernel_under_its_part(void **state)
+{
+    (void)state;
+    struct zl_profile profile = {0};
+    struct zl_team team = {.threads = 1, .profile = &profile};
+    float x[16] = {1}, w[16] = {1}, y[16], rstd;
+    zl_rmsnorm(&team, 1, 16, x, w, 1e-5f, y, &rstd);
+    zl_rmsnorm_backward(&team, 1, 16, y, x, w, &rstd, x, 1);
+    zl_gated(&team, ZL_SILU, 1, 16, x, w, 16, y, 16);
+    for (int part = 0; part < ZL_PARTS; part++) {
+        assert_non_null(zl_part_names[part]);
+        assert_int_equal(profile.calls[part], part == ZL_PART_NORM ? 2 : part == ZL_PART_GATED);
+    }
 }
 
 int main(void)
@@ -320,6 +336,7 @@ int main(void)
         cmocka_unit_test(sum_of_squares_is_that_of_doubles),
         cmocka_unit_test(results_do_not_depend_on_threads),
         cmocka_unit_test(nothing_to_do_is_fine),
+        cmocka_unit_test(a_profile_counts_each_kernel_under_its_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
