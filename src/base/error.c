@@ -46,7 +46,12 @@ int zl_fail_prefix(struct zl_error *e, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
-    if (n >= 0 && (size_t)n < sizeof e->text)
-        snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", old);
+    if (n < 0 || (size_t)n + 3 > sizeof e->text)
+        return e->code;
+    /* what does not fit is cut */
+    const size_t room = sizeof e->text - (size_t)n - 3, length = strnlen(old, sizeof old);
+    memcpy(e->text + n, ": ", 2);
+    memcpy(e->text + n + 2, old, length < room ? length : room);
+    e->text[(size_t)n + 2 + (length < room ? length : room)] = '\0';
     return e->code;
 }
