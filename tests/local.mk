@@ -14,6 +14,7 @@ include tests/unit/ops.mk
 include tests/unit/pipe.mk
 include tests/unit/train.mk
 include tests/unit/model.mk
+include tests/unit/bench.mk
 include tests/golden/local.mk
 include tests/unit/api.mk
 endif

@@ -9,6 +9,7 @@ libzl_kernel_la_SOURCES = \
 	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
 	src/kernel/reference.c src/kernel/reference.h \
 	src/kernel/pack.h src/kernel/team.h \
+	src/kernel/peak.h \
 	src/kernel/profile.c src/kernel/profile.h \
 	src/kernel/ukr.c
 libzl_kernel_la_LIBADD =
@@ -17,7 +18,7 @@ libzl_kernel_la_LIBADD =
 isa_sources = \
 	src/kernel/isa/attention.c src/kernel/isa/attention_backward.c \
 	src/kernel/isa/dequant.c src/kernel/isa/dot.c src/kernel/isa/pack.c src/kernel/isa/skinny.c src/kernel/isa/unit.h \
-	src/kernel/isa/gated.c src/kernel/isa/head.c src/kernel/isa/norm.c src/kernel/isa/rope.c \
+	src/kernel/isa/gated.c src/kernel/isa/head.c src/kernel/isa/norm.c src/kernel/isa/peak.c src/kernel/isa/rope.c \
 	src/kernel/isa/lanes.h src/kernel/isa/lanes-vec.h src/kernel/isa/unit512.h \
 	src/kernel/isa/softmax.h src/kernel/isa/tile.h src/kernel/isa/update.c src/kernel/isa/vec.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off

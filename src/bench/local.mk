@@ -1,0 +1,7 @@
+# Measuring: above everything that trains, below the command line.
+noinst_LTLIBRARIES += libzl_bench.la
+libzl_bench_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+libzl_bench_la_SOURCES = \
+	src/bench/blocks.c src/bench/blocks.h \
+	src/bench/random_model.c src/bench/random_model.h \
+	src/bench/shapes.c src/bench/shapes.h
