@@ -309,6 +309,8 @@ void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step)
 {
     ZL_PROFILE(&b->team, ZL_PART_OPTIMIZER);
+    if (b->n == 0)
+        return 0;
     double norm = sqrt(zl_sum_squares(b->g, (int64_t)b->n));
     if (norm > 0 && isfinite(norm)) {
         float clip = o->clip > 0 ? (float)fmin(1.0, (double)o->clip / (norm + 1e-6)) : 1.0f;

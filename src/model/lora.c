@@ -143,6 +143,8 @@ void zl_lora_free(struct zl_lora *l)
 
 void zl_lora_init(struct zl_lora *l, const struct zl_config *c, const struct zl_lora_spec *spec, uint64_t seed, uint32_t tag)
 {
+    if (l->size == 0)
+        return;
     memset(l->w, 0, l->size * sizeof(float));
     for (uint32_t i = 0; i < l->n; i++)
         for (enum zl_role role = 0; role < ZL_LINEARS; role++) {

@@ -197,6 +197,29 @@ static void a_batch_without_labels_trains_nothing(void **state)
     zl_block_close(&b);
 }
 
+/* A stage whose layers the adapter to go on with leaves out. */
+static void a_block_without_adapters_trains_nothing(void **state)
+{
+    (void)state;
+    struct zl_block b;
+    struct batch batch;
+    const struct zl_adapter none = {0};
+    const struct zl_lora_spec no_targets = {.rank = 1};
+    const struct zl_block_spec specs[] = {{.n_own = 2, .adapter = &none, .train = true}, {.n_own = 2, .lora = &no_targets, .train = true}};
+    batch_make(&batch, &model, (int64_t[]){20}, 1, VOCAB, 4);
+    for (int i = 0; i < 2; i++) {
+        char name[96];
+        open_block(&b, &specs[i]);
+        assert_int_equal(b.n, 0);
+        assert_true(loss_of(&b, &batch, 1.0f / 19, true).sum > 0);
+        assert_true(zl_block_update(&b, &adamw, 1) == 0);
+        zl_block_unmoved(&b, name, sizeof name);
+        assert_string_equal(name, "");
+        zl_block_close(&b);
+    }
+    batch_free(&batch);
+}
+
 static void a_step_without_labels_is_counted_as_skipped(void **state)
 {
     (void)state;
@@ -481,6 +504,7 @@ int main(void)
         cmocka_unit_test(a_term_of_zeros_changes_no_bit_of_a_product),
         cmocka_unit_test(accumulated_micro_batches_give_the_gradient_of_the_batch),
         cmocka_unit_test(a_batch_without_labels_trains_nothing),
+        cmocka_unit_test(a_block_without_adapters_trains_nothing),
         cmocka_unit_test(a_step_without_labels_is_counted_as_skipped),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_left_out),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
