@@ -159,6 +159,34 @@ static void perplexity_matches(void **state)
     golden_close(&g);
 }
 
+/* B = 0 in all projections: the products' shapes change, their bits may not. */
+static void a_fresh_adapter_changes_no_bit_of_the_loss(void **state)
+{
+    (void)state;
+    struct golden g;
+    struct golden_batch batch;
+    struct zl_loss loss[2];
+    open_model(&g);
+    both_prompts(&g, &batch);
+    float *x = golden_embed(&g, &batch);
+    for (int fresh = 0; fresh < 2; fresh++) {
+        struct zl_block b;
+        struct zl_error err = {0};
+        const struct zl_lora_spec lora = {.rank = 8, .targets = (1 << ZL_LINEARS) - 1, .alpha = 16};
+        const struct zl_block_spec spec = {.n_own = LAYERS, .has_loss = true, .lora = fresh ? &lora : NULL, .seed = 1,
+                                           .tokens = batch.tok.t, .longest = batch.longest};
+        if (zl_block_open(&b, &g.model, &spec, 1 + fresh, &err))
+            fail_msg("%s", err.text);
+        zl_block_forward(&b, &batch.tok, x);
+        zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss[fresh]);
+        zl_block_close(&b);
+    }
+    assert_memory_equal(&loss[0].sum, &loss[1].sum, sizeof(double));
+    free(x);
+    golden_batch_free(&batch);
+    golden_close(&g);
+}
+
 /* The norms of a block's own gradients, tensor by tensor: q_proj A, B, v_proj A, B of each layer. */
 static void gradient_norms(const struct zl_block *b, double norm[LAYERS][2][2])
 {
@@ -266,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base_model_matches),
         cmocka_unit_test(perplexity_matches),
+        cmocka_unit_test(a_fresh_adapter_changes_no_bit_of_the_loss),
         cmocka_unit_test(gradients_and_five_adamw_steps_match),
         cmocka_unit_test(block_local_training_matches),
     };
