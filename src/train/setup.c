@@ -22,7 +22,10 @@ static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, str
                                         .max_length = o->max_length,
                                         .seed = o->seed,
                                         .quiet = o->quiet};
-    return zl_corpus_open(&s->corpus, &r, err);
+    int rc = zl_corpus_open(&s->corpus, &r, err);
+    zl_tokenizer_close(s->corpus.tokenizer); /* its megabytes have done their work */
+    s->corpus.tokenizer = NULL;
+    return rc;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
