@@ -336,28 +336,32 @@ static void check(const struct zl_gemm *g)
     (void)g;
 }
 
-/* A single row of C whose weights all lie along K. */
-static bool is_row(const struct zl_gemm *g)
+/* A term whose part of a single row of C is a dot product with each stored row of weights. */
+static bool is_dot(const struct zl_gemm *g, int t)
 {
-    bool yes = g->m == 1;
-    for (int t = 0; t < g->n_terms; t++)
-        yes = yes && g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || g->term[t].lda == 1);
-    return yes;
+    return g->m == 1 && g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || g->term[t].lda == 1);
 }
 
-static void row(const struct zl_team *team, const struct zl_gemm *g)
+/* C and the leading terms that are dots. What follows (an adapter's B, which lies along N) is left to be added. */
+static struct zl_gemm row(const struct zl_team *team, const struct zl_gemm *g, int dots)
 {
     zl_dot_fn *dot = ZL_ISA_PICK(zl_dot);
     no_product(g);
 #pragma omp parallel for num_threads(team->threads) if (team->threads > 1) schedule(dynamic)
     for (int64_t n0 = 0; n0 < g->n; n0 += ROW_PART) {
         int64_t n = g->n - n0 < ROW_PART ? g->n - n0 : ROW_PART;
-        for (int i = 0; i < g->n_terms; i++) {
+        for (int i = 0; i < dots; i++) {
             const struct zl_gemm_term *t = &g->term[i];
             struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
             dot(&w, n0, n, t->k, t->a, t->alpha, g->c + n0);
         }
     }
+    struct zl_gemm rest = *g;
+    rest.accumulate = true;
+    rest.bias = NULL;
+    rest.n_terms -= dots;
+    memmove(rest.term, rest.term + dots, (size_t)rest.n_terms * sizeof *rest.term);
+    return rest;
 }
 
 /* What each thread of the region does: all walk the same blocks, and meet where group() shares work. */
@@ -392,9 +396,15 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
         no_product(g);
         return;
     }
-    if (is_row(g)) {
-        row(team, g);
-        return;
+    int dots = 0;
+    while (dots < g->n_terms && is_dot(g, dots))
+        dots++;
+    struct zl_gemm rest;
+    if (dots) {
+        rest = row(team, g, dots);
+        g = &rest;
+        if (total_k(g) == 0)
+            return;
     }
     assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
     struct job j = {.g = g, .shared = team->scratch};
