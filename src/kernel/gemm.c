@@ -19,11 +19,11 @@
 #include <omp.h>
 #include <string.h>
 
+#include "kernel/cut.h"
 #include "kernel/pack.h"
+#include "kernel/pairs.h"
 
 enum {
-    KC = 320,               /* elements of K a block: a panel of weights of 32 x 320 floats fits 48 KiB */
-    RIDE = 64,              /* more, for a short term that rides in the block of the one before: an adapter of usual rank */
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
@@ -36,67 +36,10 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* A run of K inside one term; a block is one or more of them. */
-struct piece {
-    int term;
-    int64_t k0, kc;
-};
-
-struct block {
-    struct piece piece[ZL_GEMM_TERMS];
-    int n_pieces;
-    int64_t kc;
-    float alpha; /* of the result, where its terms have that in common; else 1, and each term's own is its weights' */
-};
-
-/* Walks the concatenated K. */
-struct cursor {
-    int term;
-    int64_t k0;
-};
-
-static int64_t total_k(const struct zl_gemm *g)
-{
-    int64_t k = 0;
-    for (int t = 0; t < g->n_terms; t++)
-        k += g->term[t].k;
-    return k;
-}
-
-/* The size that makes a term's blocks nearly equal, a multiple of the largest unit a quantized row can be cut at. */
-static int64_t block_size(int64_t k)
-{
-    int64_t blocks = (k + KC - 1) / KC;
-    return blocks ? ((k + blocks - 1) / blocks + 31) / 32 * 32 : 0;
-}
-
-/* The next block: a part of a term, and behind its end such terms as fit as a whole. Its kc is 0 at the end. */
-static struct block next_block(const struct zl_gemm *g, struct cursor *at)
-{
-    struct block b = {.n_pieces = 0};
-    while (at->term < g->n_terms) {
-        int64_t k = g->term[at->term].k, take = k - at->k0;
-        if (b.n_pieces && b.kc + take > (take <= RIDE ? KC + RIDE : KC))
-            break;
-        if (!b.n_pieces && take > block_size(k))
-            take = block_size(k);
-        if (take > 0)
-            b.piece[b.n_pieces++] = (struct piece){at->term, at->k0, take};
-        b.kc += take;
-        at->k0 += take;
-        if (at->k0 < k)
-            break;
-        *at = (struct cursor){at->term + 1, 0};
-    }
-    b.alpha = b.kc >= 64 ? g->term[b.piece[0].term].alpha : 1; /* short: the panel is smaller than the result */
-    for (int i = 1; i < b.n_pieces; i++)
-        if (g->term[b.piece[i].term].alpha != b.alpha)
-            b.alpha = 1;
-    return b;
-}
-
 struct kernels {
     const struct zl_ukr *u;
+    const struct zl_pairs *pairs; /* NULL: all in float32 */
+    int pn, pm;                   /* panels of weights, of activations */
     zl_pack_nk_fn *nk;
     zl_pack_kn_fn *kn;
     zl_pack_m_fn *m;
@@ -104,23 +47,28 @@ struct kernels {
 };
 
 /* The block's weights as a panel of `width` columns, times what its alpha leaves of their terms'. */
-static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct block *b, int64_t n0, int n,
+static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const struct zl_cut_block *b, int64_t n0, int n,
                          int width, float *dst)
 {
     for (int i = 0; i < b->n_pieces; i++) {
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
         struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
-        (t->b_layout == ZL_B_NK ? f->nk : f->kn)(&w, n0, n, b->piece[i].k0, b->piece[i].kc, width, dst);
-        if (t->alpha != b->alpha)
-            for (int64_t e = 0; e < b->piece[i].kc * width; e++)
+        const struct zl_cut_piece *p = &b->piece[i];
+        const bool nk = t->b_layout == ZL_B_NK;
+        if (p->pairs)
+            (nk ? f->pairs->nk : f->pairs->kn)(&w, n0, n, p->k0, p->kc, width, t->alpha != b->alpha ? t->alpha : 1, dst);
+        else
+            (nk ? f->nk : f->kn)(&w, n0, n, p->k0, p->kc, width, dst);
+        if (!p->pairs && t->alpha != b->alpha)
+            for (int64_t e = 0; e < p->kc * width; e++)
                 dst[e] *= t->alpha;
-        dst += b->piece[i].kc * width;
+        dst += p->words * width;
     }
 }
 
 /* Ask for part `part` of `parts` of the stored bytes that pack_weights() will read. Weights come from memory, once each time they are
  * used; the tiles computed in between give them time to arrive. */
-static void prefetch_weights(const struct zl_gemm *g, const struct block *b, int64_t n0, int64_t n, int64_t part,
+static void prefetch_weights(const struct zl_gemm *g, const struct zl_cut_block *b, int64_t n0, int64_t n, int64_t part,
                              int64_t parts)
 {
     for (int i = 0; i < b->n_pieces; i++) {
@@ -140,7 +88,7 @@ static void prefetch_weights(const struct zl_gemm *g, const struct block *b, int
 }
 
 /* Where the activations of a block lie, from row m0 on. */
-static void strips_of(const struct zl_gemm *g, const struct block *b, int64_t m0, struct zl_strip *s)
+static void strips_of(const struct zl_gemm *g, const struct zl_cut_block *b, int64_t m0, struct zl_strip *s)
 {
     for (int i = 0; i < b->n_pieces; i++) {
         const struct zl_gemm_term *t = &g->term[b->piece[i].term];
@@ -149,15 +97,19 @@ static void strips_of(const struct zl_gemm *g, const struct block *b, int64_t m0
     }
 }
 
-static void pack_activations(const struct kernels *f, const struct zl_gemm *g, const struct block *b,
-                             int64_t m0, float *dst)
+static void pack_activations(const struct kernels *f, const struct zl_gemm *g, const struct zl_cut_block *b,
+                             int64_t m0, int m, float *dst)
 {
     struct zl_strip s[ZL_GEMM_TERMS];
     strips_of(g, b, m0, s);
     for (int i = 0; i < b->n_pieces; i++) {
         bool transposed = s[i].row == 1 && g->term[b->piece[i].term].a_transposed;
-        f->m(s[i].a, transposed ? s[i].column : s[i].row, transposed, f->u->pm, s[i].kc, f->u->pm, dst);
-        dst += s[i].kc * f->u->pm;
+        const int64_t lda = transposed ? s[i].column : s[i].row;
+        if (b->piece[i].pairs)
+            f->pairs->m(s[i].a, lda, transposed, m, s[i].kc, dst);
+        else
+            f->m(s[i].a, lda, transposed, m, s[i].kc, f->pm, dst);
+        dst += b->piece[i].words * f->pm;
     }
 }
 
@@ -184,21 +136,31 @@ static void tile(const struct zl_ukr *u, int64_t kc, const float *mpanel, const 
         merge(spare + i * u->pn, n, alpha, beta, c + i * ldc);
 }
 
+static void tile_pairs(const struct zl_pairs *f, const struct zl_cut_block *b, const float *mpanel, const float *npanel, int m,
+                       int n, int pn, float beta, float *c, int64_t ldc)
+{
+    struct zl_run runs[ZL_GEMM_TERMS];
+    for (int i = 0; i < b->n_pieces; i++)
+        runs[i] = (struct zl_run){b->piece[i].pairs, b->piece[i].words};
+    f->tile(m, n, b->n_pieces, runs, mpanel, npanel, pn, b->alpha, beta, c, ldc);
+}
+
 /* A call, as each of its threads holds it. */
 struct job {
     struct kernels f;
     const struct zl_gemm *g;
     float *shared;                    /* packed activations of the group */
     unsigned char *own;               /* each thread's panel of weights and spare tile */
-    struct block block[GROUP_BLOCKS]; /* of the group */
-    int n_blocks;
     int64_t m0, m;                    /* rows of C */
+    struct zl_cut_block block[GROUP_BLOCKS]; /* of the group */
+    int n_blocks;
+    int64_t packed;                   /* panels of rows whose activations are packed, of the rows; the rest is skinny */
     int first;                        /* the group opens the sum */
 };
 
 static uint64_t thread_bytes(void)
 {
-    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * (KC + RIDE) + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
+    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * ZL_CUT_MOST + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
     return (floats * sizeof(float) + 127) / 128 * 128;
 }
 
@@ -224,11 +186,11 @@ static int64_t row_parts(int threads, int64_t n_panels, int64_t m_panels)
 
 static int width(const struct job *j, int64_t n0)
 {
-    return (int)(j->g->n - n0 < j->f.u->pn ? j->g->n - n0 : j->f.u->pn);
+    return (int)(j->g->n - n0 < j->f.pn ? j->g->n - n0 : j->f.pn);
 }
 
 /* A float32 matrix that already looks like a panel, its rows of K one after the other; or NULL. */
-static const float *ready_panel(const struct zl_gemm *g, const struct block *b, int64_t n0)
+static const float *ready_panel(const struct zl_gemm *g, const struct zl_cut_block *b, int64_t n0)
 {
     const struct zl_gemm_term *t = &g->term[b->piece[0].term];
     if (b->n_pieces != 1 || t->alpha != b->alpha || t->b_type != ZL_F32 || t->b_layout != ZL_B_KN || t->b_rows || (uintptr_t)t->b % sizeof(float))
@@ -237,7 +199,7 @@ static const float *ready_panel(const struct zl_gemm *g, const struct block *b, 
 }
 
 /* Rows [m0, m0 + m) by a panel, unpacked. Few rows spare a panel that is ready the copying. */
-static void skinny(const struct job *j, const struct block *b, const float *weights, int64_t pn, int64_t m0, int m,
+static void skinny(const struct job *j, const struct zl_cut_block *b, const float *weights, int64_t pn, int64_t m0, int m,
                    int64_t n0, int n, float beta)
 {
     struct zl_strip s[ZL_GEMM_TERMS];
@@ -249,18 +211,17 @@ static void skinny(const struct job *j, const struct block *b, const float *weig
 static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int64_t next)
 {
     const struct zl_gemm *g = j->g;
-    const int pm = j->f.u->pm, n = width(j, n0);
-    const bool narrow = n <= j->f.u->pn / 2; /* half the kernel's width would be wasted */
-    const int pn = narrow ? j->f.u->pn / 2 : j->f.u->pn;
-    const int64_t full = j->m / pm;
+    const int pm = j->f.pm, n = width(j, n0);
+    const bool narrow = n <= j->f.pn / 2; /* half the kernel's width would be wasted */
+    const int pn = narrow ? j->f.pn / 2 : j->f.pn;
     float *own = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
-    float *spare = own + (uint64_t)ZL_UKR_WIDEST * (KC + RIDE) + SLACK;
+    float *spare = own + (uint64_t)ZL_UKR_WIDEST * ZL_CUT_MOST + SLACK;
     const float *activations = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
-        const struct block *block = &j->block[b];
+        const struct zl_cut_block *block = &j->block[b];
         const bool opens = j->first && b == 0 && !g->accumulate;
         const float beta = opens && !g->bias ? 0 : 1;
-        const float *weights = full == 0 && n % 16 == 0 ? ready_panel(g, block, n0) : NULL;
+        const float *weights = j->m < pm && !j->f.pairs && n % 16 == 0 ? ready_panel(g, block, n0) : NULL;
         const int64_t stride = weights ? g->term[block->piece[0].term].ldb : pn;
         if (!weights) {
             pack_weights(&j->f, g, block, n0, n, pn, own);
@@ -271,39 +232,48 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
                 prefetch_weights(g, block + 1, n0, n, i - from, to - from);
             else if (next < g->n)
                 prefetch_weights(g, j->block, next, width(j, next), i - from, to - from);
-            const int rows = (int)(i < full ? pm : j->m - full * pm);
+            const int rows = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
             float *c = g->c + (j->m0 + i * pm) * g->ldc + n0;
             if (opens && g->bias)
                 for (int r = 0; r < rows; r++)
                     memcpy(c + r * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
-            if (i < full && !narrow)
-                tile(j->f.u, block->kc, activations + i * pm * block->kc, weights, n, block->alpha, beta, c, g->ldc, spare);
+            if (j->f.pairs)
+                tile_pairs(j->f.pairs, block, activations + i * pm * block->words, weights, rows, n, pn, beta, c, g->ldc);
+            else if (i < j->packed && !narrow)
+                tile(j->f.u, block->words, activations + i * pm * block->words, weights, n, block->alpha, beta, c, g->ldc, spare);
             else
                 skinny(j, block, weights, stride, j->m0 + i * pm, rows, n0, n, beta);
         }
-        activations += full * pm * block->kc;
+        activations += j->packed * pm * block->words;
     }
 }
 
-/* One group of K blocks of one block of rows, shared by the threads of the region it is called in. Only full panels of rows
- * are packed; the rest is skinny. */
+/* Only full panels of rows are packed, the rest is skinny; and all is where N is narrow. Pairs are always packed. */
+static int64_t packed_panels(const struct job *j)
+{
+    if (j->f.pairs)
+        return ceil_div(j->m, j->f.pm);
+    return j->g->n > j->f.pn / 2 ? j->m / j->f.pm : 0;
+}
+
+/* One group of K blocks of one block of rows, shared by the threads of the region it is called in. */
 static void group(const struct job *j)
 {
-    const int pm = j->f.u->pm, pn = j->f.u->pn;
-    const int64_t full = j->m / pm, m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
+    const int pm = j->f.pm, pn = j->f.pn;
+    const int64_t m_panels = ceil_div(j->m, pm), n_panels = ceil_div(j->g->n, pn);
     const int threads = omp_get_num_threads(), thread = omp_get_thread_num();
     const int64_t parts = row_parts(threads, n_panels, m_panels);
     float *dst = j->shared;
     if (thread < n_panels * parts)
         prefetch_weights(j->g, j->block, thread / parts * pn, width(j, thread / parts * pn), 0, 1);
-    const bool packed = full && j->g->n > pn / 2; /* else all is skinny */
-    for (int b = 0; b < j->n_blocks && packed; b++) {
+    for (int b = 0; b < j->n_blocks && j->packed; b++) {
 #pragma omp for schedule(static) nowait
-        for (int64_t i = 0; i < full; i++)
-            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, dst + i * pm * j->block[b].kc);
-        dst += full * pm * j->block[b].kc;
+        for (int64_t i = 0; i < j->packed; i++)
+            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, (int)(j->m - i * pm < pm ? j->m - i * pm : pm),
+                             dst + i * pm * j->block[b].words);
+        dst += j->packed * pm * j->block[b].words;
     }
-    if (packed) {
+    if (j->packed) {
 #pragma omp barrier
     }
 #pragma omp for schedule(dynamic)
@@ -368,22 +338,42 @@ static struct zl_gemm row(const struct zl_team *team, const struct zl_gemm *g, i
 static void walk(struct job j)
 {
     const struct zl_gemm *g = j.g;
-    const int pm = j.f.u->pm;
+    const int pm = j.f.pm;
     const int64_t mc = MC / pm * pm;
     for (j.m0 = 0; j.m0 < g->m; j.m0 += mc) {
-        struct cursor at = {0, 0};
-        struct block next = next_block(g, &at);
+        struct zl_cursor at = {0, 0};
+        struct zl_cut_block next = zl_cut_next(g, j.f.pairs != NULL, &at);
         j.m = g->m - j.m0 < mc ? g->m - j.m0 : mc;
-        for (j.first = 1; next.kc > 0; j.first = 0) {
+        j.packed = packed_panels(&j);
+        for (j.first = 1; next.words > 0; j.first = 0) {
             int64_t room = GROUP_FLOATS / (ceil_div(j.m, pm) * pm);
-            for (j.n_blocks = 0; next.kc > 0 && next.kc <= room && j.n_blocks < GROUP_BLOCKS;) {
+            for (j.n_blocks = 0; next.words > 0 && next.words <= room && j.n_blocks < GROUP_BLOCKS;) {
                 j.block[j.n_blocks++] = next;
-                room -= next.kc;
-                next = next_block(g, &at);
+                room -= next.words;
+                next = zl_cut_next(g, j.f.pairs != NULL, &at);
             }
             group(&j);
         }
     }
+}
+
+static struct kernels kernels_for(enum zl_compute compute, const struct zl_gemm *g)
+{
+    bool frozen = false;
+    for (int t = 0; t < g->n_terms; t++)
+        frozen = frozen || g->term[t].frozen;
+    struct kernels f = {.u = zl_ukr_get(),
+                        .nk = ZL_ISA_PICK(zl_pack_nk),
+                        .kn = ZL_ISA_PICK(zl_pack_kn),
+                        .m = ZL_ISA_PICK(zl_pack_m),
+                        .skinny = ZL_ISA_PICK(zl_skinny)};
+    if (compute == ZL_COMPUTE_BF16 && frozen) {
+        f.pairs = zl_pairs_get();
+        assert(f.pairs);
+    }
+    f.pn = f.pairs ? ZL_PAIRS_PN : f.u->pn;
+    f.pm = f.pairs ? ZL_PAIRS_PM : f.u->pm;
+    return f;
 }
 
 void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
@@ -392,7 +382,7 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
     check(g);
     if (g->m == 0 || g->n == 0)
         return;
-    if (total_k(g) == 0) {
+    if (zl_cut_total(g) == 0) {
         no_product(g);
         return;
     }
@@ -408,8 +398,7 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
     }
     assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
     struct job j = {.g = g, .shared = team->scratch};
-    j.f = (struct kernels){zl_ukr_get(), ZL_ISA_PICK(zl_pack_nk), ZL_ISA_PICK(zl_pack_kn),
-                           ZL_ISA_PICK(zl_pack_m), ZL_ISA_PICK(zl_skinny)};
+    j.f = kernels_for(team->compute, g);
     j.own = (unsigned char *)team->scratch + (GROUP_FLOATS + SLACK) * sizeof(float);
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1)
     walk(j);

@@ -9,6 +9,9 @@
  *
  * The result's bits do not depend on team->threads: K is cut at places that depend on the shapes alone, each term by its own k. So a
  * later term of zeros (an adapter that was not trained yet) leaves the bits of the product without it.
+ *
+ * A team with another number format than float32 (compute.h) rounds both operands of `frozen` terms to it, in the panels; they are
+ * still summed in float32. A single row is memory's work: it stays in float32.
  */
 #ifndef ZL_KERNEL_GEMM_H
 #define ZL_KERNEL_GEMM_H
@@ -37,6 +40,7 @@ struct zl_gemm_term {
     const int32_t *b_rows; /* optional: row i of B is stored row b_rows[i] (a restricted vocabulary); NULL = identity */
     int64_t k;
     float alpha;        /* multiplies B's elements; 1.0f costs nothing */
+    bool frozen;        /* B is a model's frozen weight: multiplied in the team's number format, which is float32 for all others */
 };
 
 #define ZL_GEMM_TERMS 4
@@ -58,8 +62,9 @@ uint64_t zl_gemm_scratch_bytes(int threads);
 /* Compute. Sizes are the caller's promise (asserted). m, n or all k may be 0. */
 void zl_gemm(const struct zl_team *team, const struct zl_gemm *g);
 
-/* The same in plain C, in double, for the tests. */
+/* The same in plain C, in double, for the tests; with the operands of frozen terms rounded as `compute` says. */
 void zl_gemm_ref(const struct zl_gemm *g);
+void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g);
 
 #define ZL_UKR_WIDEST 64 /* no panel is wider */
 #define ZL_UKR_SLACK 64  /* floats behind a panel that a microkernel may read ahead: they exist, their value is nothing */

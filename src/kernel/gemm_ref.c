@@ -4,6 +4,7 @@
 #include "kernel/gemm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel/dequant.h"
 #include "kernel/pack.h"
@@ -16,8 +17,27 @@ static void *allocate(uint64_t n, uint64_t size)
     return p;
 }
 
+/* To the nearest bfloat16, to even where two are as near. */
+static float to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7f800000) == 0)
+        u &= 0x80000000;
+    else if ((u & 0x7fffffff) > 0x7f800000)
+        u |= 0x400000;
+    else
+        u += 0x7fff + (u >> 16 & 1);
+    return zl_bf16_to_f32((uint16_t)(u >> 16));
+}
+
+static float operand(float x, bool bf16)
+{
+    return bf16 ? to_bf16(x) : x;
+}
+
 /* sum[M][N] += alpha A B, row by stored row of B. */
-static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, double *sum)
+static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, bool bf16, double *sum)
 {
     float *row = allocate((uint64_t)t->ldb, sizeof *row);
     bool nk = t->b_layout == ZL_B_NK;
@@ -28,18 +48,18 @@ static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, doub
         for (int64_t m = 0; m < g->m; m++)
             for (int64_t i = 0; i < (nk ? t->k : g->n); i++) {
                 int64_t k = nk ? i : r, n = nk ? r : i;
-                double a = t->a_transposed ? t->a[k * t->lda + m] : t->a[m * t->lda + k];
-                sum[m * g->n + n] += (double)t->alpha * a * (double)row[i];
+                float a = t->a_transposed ? t->a[k * t->lda + m] : t->a[m * t->lda + k];
+                sum[m * g->n + n] += (double)t->alpha * (double)operand(a, bf16) * (double)operand(row[i], bf16);
             }
     }
     free(row);
 }
 
-void zl_gemm_ref(const struct zl_gemm *g)
+void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g)
 {
     double *sum = allocate((uint64_t)g->m * (uint64_t)g->n, sizeof *sum);
     for (int t = 0; t < g->n_terms; t++)
-        add_term(g, &g->term[t], sum);
+        add_term(g, &g->term[t], compute == ZL_COMPUTE_BF16 && g->term[t].frozen, sum);
     for (int64_t m = 0; m < g->m; m++)
         for (int64_t n = 0; n < g->n; n++) {
             float *c = &g->c[m * g->ldc + n];
@@ -47,4 +67,9 @@ void zl_gemm_ref(const struct zl_gemm *g)
             *c = (float)(start + sum[m * g->n + n]);
         }
     free(sum);
+}
+
+void zl_gemm_ref(const struct zl_gemm *g)
+{
+    zl_gemm_ref_in(ZL_COMPUTE_F32, g);
 }

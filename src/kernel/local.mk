@@ -2,13 +2,14 @@ noinst_LTLIBRARIES += libzl_kernel.la
 libzl_kernel_la_CFLAGS = $(AM_CFLAGS) $(BLIS_CFLAGS)
 libzl_kernel_la_SOURCES = \
 	src/kernel/attention.c src/kernel/attention.h src/kernel/attention_block.h \
+	src/kernel/compute.c src/kernel/compute.h src/kernel/cut.h \
 	src/kernel/dequant.c src/kernel/dequant.h \
 	src/kernel/gemm.c src/kernel/gemm.h src/kernel/gemm_ref.c \
 	src/kernel/head.c src/kernel/head.h src/kernel/head_block.h \
 	src/kernel/isa.c src/kernel/isa.h \
 	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
 	src/kernel/reference.c src/kernel/reference.h \
-	src/kernel/pack.h src/kernel/team.h \
+	src/kernel/pack.h src/kernel/pairs.h src/kernel/team.h \
 	src/kernel/peak.h \
 	src/kernel/profile.c src/kernel/profile.h \
 	src/kernel/ukr.c
@@ -37,4 +38,9 @@ libzl_isa_avx2_la_CFLAGS = $(isa_cflags) $(ISA_AVX2_CFLAGS)
 libzl_isa_avx512_la_SOURCES = $(isa_sources)
 libzl_isa_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DZL_ISA_SUFFIX=_avx512
 libzl_isa_avx512_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS)
+# Instructions that a format other than float32 needs: one copy of one file.
+noinst_LTLIBRARIES += libzl_isa_bf16.la
+libzl_kernel_la_LIBADD += libzl_isa_bf16.la
+libzl_isa_bf16_la_SOURCES = src/kernel/isa/pairs.c src/kernel/isa/vec.h
+libzl_isa_bf16_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS) -mavx512bf16
 endif

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "kernel/compute.h"
+
 struct zl_profile; /* kernel/profile.h */
 
 struct zl_team {
@@ -15,6 +17,7 @@ struct zl_team {
     void *scratch;     /* aligned to 64; owned by who made the team */
     uint64_t scratch_bytes; /* at least the maximum of the kernels' zl_*_scratch_bytes for the shapes in use */
     struct zl_profile *profile; /* kernels book their times here; NULL: nobody wants to know */
+    enum zl_compute compute; /* of frozen weights' products; not one that zl_compute_missing() */
 };
 
 #endif

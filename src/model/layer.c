@@ -104,7 +104,7 @@ static void linear(const struct ctx *c, enum zl_role role, const float *x, float
     struct zl_gemm p = {.m = c->t, .n = out, .n_terms = 1, .c = y, .ldc = ldy, .accumulate = accumulate, .bias = bias,
                         .part = ZL_PART_FORWARD};
     p.term[0] = (struct zl_gemm_term){.a = x, .lda = in, .b = weight->data, .b_type = weight->type,
-                                      .b_layout = ZL_B_NK, .ldb = in, .k = in, .alpha = 1};
+                                      .b_layout = ZL_B_NK, .ldb = in, .k = in, .alpha = 1, .frozen = true};
     if (mod->r) {
         p.n_terms = 2;
         p.term[1] = (struct zl_gemm_term){.a = c->xa[g] + mod->column, .lda = c->l->group_r[g], .b = c->w + mod->bt,
@@ -155,7 +155,8 @@ static void input_grad(const struct ctx *c, enum zl_group g, int n, const enum z
     for (int i = 0; i < n; i++) {
         const struct zl_tensor *weight = &c->weights->linear[roles[i]];
         p.term[i] = (struct zl_gemm_term){.a = dys[i], .lda = lds[i], .b = weight->data, .b_type = weight->type,
-                                          .b_layout = ZL_B_KN, .ldb = in, .k = (int64_t)weight->shape[0], .alpha = 1};
+                                          .b_layout = ZL_B_KN, .ldb = in, .k = (int64_t)weight->shape[0], .alpha = 1,
+                                          .frozen = true};
     }
     if (c->l->group_r[g])
         p.term[p.n_terms++] = (struct zl_gemm_term){.a = c->dxa, .lda = c->l->group_r[g], .b = c->w + c->l->group_a[g],

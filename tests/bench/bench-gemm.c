@@ -1,7 +1,8 @@
 /*
  * Speed of the matrix product at the shapes of a small model, beside the peak of this core's fused multiply-adds, which is measured
  * first. Each number is the best of several repetitions, since other programs disturb. Run by hand:
- *     bench-gemm [-t THREADS] [-r REPETITIONS] [-m M] [-k TYPE]
+ *     bench-gemm [-t THREADS] [-r REPETITIONS] [-m M] [-k TYPE] [-c f32|bf16]
+ * -c bf16: percentages are of the float32 peak all the same. Times are the processor's with one thread.
  */
 #include "config.h"
 
@@ -14,10 +15,12 @@
 #include "kernel/gemm.h"
 #include "kernel/pack.h"
 
+static clockid_t clock_used = CLOCK_MONOTONIC;
+
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock_used, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -72,7 +75,7 @@ static double measure(const struct zl_team *team, enum zl_type type, enum zl_lay
     double best = 1e9;
     for (int r = 0; r < repetitions; r++) {
         g.term[0] = (struct zl_gemm_term){.a = a, .lda = k, .b = b + r % copies * bytes, .b_type = type,
-                                          .b_layout = layout, .ldb = ldb, .k = k, .alpha = 1};
+                                          .b_layout = layout, .ldb = ldb, .k = k, .alpha = 1, .frozen = true};
         double t = now();
         zl_gemm(team, &g);
         t = now() - t;
@@ -89,20 +92,28 @@ int main(int argc, char **argv)
     static const int64_t ms[] = {1, 8, 32, 128, 256, 512};
     int only_threads = 0, repetitions = 40, only_m = 0;
     const char *only_type = NULL;
-    for (int o; (o = getopt(argc, argv, "t:r:m:k:")) != -1;)
+    enum zl_compute compute = ZL_COMPUTE_F32;
+    for (int o; (o = getopt(argc, argv, "t:r:m:k:c:")) != -1;)
         switch (o) {
         case 't': only_threads = atoi(optarg); break;
         case 'r': repetitions = atoi(optarg); break;
         case 'm': only_m = atoi(optarg); break;
         case 'k': only_type = optarg; break;
+        case 'c': compute = strcmp(optarg, "bf16") == 0 ? ZL_COMPUTE_BF16 : ZL_COMPUTE_F32; break;
         default: return 2;
         }
+    if (zl_compute_missing(compute)) {
+        fprintf(stderr, "bench-gemm: -c bf16: %s\n", zl_compute_missing(compute));
+        return 1;
+    }
+    clock_used = CLOCK_THREAD_CPUTIME_ID;
     double top = peak();
     printf("microkernel %s, alone %.1f GFLOP/s a core\n", zl_ukr_get()->name, top);
     for (int threads = 1; threads <= 2; threads++) {
         if (only_threads && threads != only_threads)
             continue;
-        struct zl_team team = {.threads = threads, .scratch_bytes = zl_gemm_scratch_bytes(threads)};
+        struct zl_team team = {.threads = threads, .scratch_bytes = zl_gemm_scratch_bytes(threads), .compute = compute};
+        clock_used = threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
         team.scratch = take(team.scratch_bytes);
         printf("\n%d thread%s; GFLOP/s (%% of %d x peak)\n%-6s %-22s", threads, threads > 1 ? "s" : "", threads, "type", "K x N");
         for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)
