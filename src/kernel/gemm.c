@@ -27,7 +27,7 @@ enum {
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
-    ROW_PART = 64,          /* columns that a thread takes at a time when there is a single row */
+    ROW_PART = 192,         /* columns that a thread takes at a time when there is a single row */
     SLACK = ZL_UKR_SLACK
 };
 
