@@ -352,7 +352,8 @@ static void the_proportional_set_size_follows_what_is_touched(void **state)
     most = 6 * bytes;
 #endif
     assert_true(after - anonymous >= bytes && after - anonymous < most);
-    assert_true(more - pss >= bytes && more - pss < most);
+    /* pages that we share with other programs count less the more of these run, so a start elsewhere may take some away */
+    assert_true(more - pss + (4 << 20) >= bytes && more - pss < most);
     assert_true(zl_memory_available() > bytes);
 }
 

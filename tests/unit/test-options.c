@@ -91,7 +91,7 @@ static void defaults_are_those_of_the_design(void **state)
     assert_int_equal(o->freeze.n, 0);
     assert_int_equal(o->bounds.n, 0);
     assert_int_equal(o->batch_tokens, 2048);
-    assert_int_equal(o->micro_batch_tokens, 1024);
+    assert_int_equal(o->micro_batch_tokens, 256);
     assert_int_equal(o->max_length, 1024);
     assert_int_equal(o->seed, 0);
     assert_int_equal(o->threads, 0);
