@@ -393,7 +393,7 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
     if (dots) {
         rest = row(team, g, dots);
         g = &rest;
-        if (total_k(g) == 0)
+        if (zl_cut_total(g) == 0)
             return;
     }
     assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
