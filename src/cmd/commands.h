@@ -2,18 +2,21 @@
 #ifndef ZL_CMD_COMMANDS_H
 #define ZL_CMD_COMMANDS_H
 
+#include "bench/bench.h"
 #include "cmd/options.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
 #include "train/options.h"
 
-extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command;
+extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command,
+    zl_bench_command;
 
 /* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
  * this run. Values that follow from other values (stages from bounds) are filled in. */
 int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err);
 void zl_eval_options_settle(const struct zl_eval_options *o);
 void zl_generate_options_settle(const struct zl_generate_options *o);
+int zl_bench_options_settle(const struct zl_bench_options *o, struct zl_error *err);
 
 struct zl_inspect_options {
     struct zl_strings what; /* one model or adapter; or "data" and files */
@@ -34,5 +37,6 @@ int zl_cmd_plan(int argc, char **argv);
 int zl_cmd_eval(int argc, char **argv);
 int zl_cmd_generate(int argc, char **argv);
 int zl_cmd_inspect(int argc, char **argv);
+int zl_cmd_bench(int argc, char **argv);
 
 #endif

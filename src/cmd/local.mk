@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += libzl_cmd.la
 libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 libzl_cmd_la_SOURCES = \
+	src/cmd/bench_options.c \
 	src/cmd/commands.h \
 	src/cmd/config.c \
 	src/cmd/eval_options.c \
@@ -18,6 +19,7 @@ L_CMD = libzl_cmd.la $(YAML_LIBS) $(L_BASE)
 bin_PROGRAMS += zerolock
 zerolock_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
 zerolock_SOURCES = \
+	src/cmd/bench.c \
 	src/cmd/eval.c \
 	src/cmd/generate.c \
 	src/cmd/inspect.c src/cmd/inspect.h \
@@ -28,4 +30,4 @@ zerolock_SOURCES = \
 	src/cmd/plan.c \
 	src/cmd/process.c \
 	src/cmd/train.c
-zerolock_LDADD = $(L_CMD) $(L_TRAIN)
+zerolock_LDADD = $(L_CMD) $(L_BENCH)

@@ -24,6 +24,7 @@ static const struct {
     {&zl_eval_command, zl_cmd_eval},
     {&zl_generate_command, zl_cmd_generate},
     {&zl_inspect_command, zl_cmd_inspect},
+    {&zl_bench_command, zl_cmd_bench},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -3,6 +3,12 @@ BENCH_TOOLS = tests/bench/dump-logits tests/bench/make-gguf
 EXTRA_PROGRAMS = $(BENCH_TOOLS)
 bench-programs: $(BENCH_TOOLS)
 .PHONY: bench-programs
+
+# The speed track: what a commit that claims speed quotes. Options in BENCH_FLAGS.
+bench: zerolock
+	./zerolock bench $(BENCH_FLAGS)
+.PHONY: bench
+
 EXTRA_DIST += tests/bench/peft-logits.py
 tests_bench_dump_logits_SOURCES = tests/bench/dump-logits.c
 tests_bench_dump_logits_LDADD = $(L_TRAIN)

@@ -1,5 +1,12 @@
-check_PROGRAMS += tests/unit/test-random-model
-TESTS += tests/unit/test-random-model
+BENCH_TESTS = tests/unit/test-flops tests/unit/test-random-model
+check_PROGRAMS += $(BENCH_TESTS)
+TESTS += $(BENCH_TESTS)
+
+tests_unit_test_flops_SOURCES = tests/unit/test-flops.c tests/unit/test.h
+tests_unit_test_flops_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_flops_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_flops_LDADD = $(L_BENCH) $(CMOCKA_LIBS)
+
 tests_unit_test_random_model_SOURCES = tests/unit/test-random-model.c tests/unit/test.h
 tests_unit_test_random_model_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_random_model_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)

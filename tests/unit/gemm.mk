@@ -15,9 +15,3 @@ tests_unit_test_bf16_SOURCES = tests/unit/test-bf16.c tests/unit/operands.h test
 tests_unit_test_bf16_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_bf16_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_bf16_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
-
-# Speed by hand: tests/bench/bench-gemm
-check_PROGRAMS += tests/bench/bench-gemm
-tests_bench_bench_gemm_SOURCES = tests/bench/bench-gemm.c
-tests_bench_bench_gemm_CFLAGS = $(AM_CFLAGS) -Wno-conversion
-tests_bench_bench_gemm_LDADD = $(L_KERNEL)

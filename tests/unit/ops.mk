@@ -15,9 +15,3 @@ tests_unit_test_head_SOURCES = tests/unit/test-head.c tests/unit/near.h tests/un
 tests_unit_test_head_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_head_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_head_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
-
-# Speed by hand: tests/bench/bench-ops
-check_PROGRAMS += tests/bench/bench-ops
-tests_bench_bench_ops_SOURCES = tests/bench/bench-ops.c
-tests_bench_bench_ops_CFLAGS = $(AM_CFLAGS) -Wno-conversion
-tests_bench_bench_ops_LDADD = $(L_KERNEL)

@@ -1,0 +1,112 @@
+/* The peak: how many multiply-adds a second a core does, by instruction set, alone and beside the others; and BLIS's microkernel with its
+ * panels in the first-level cache, which is what a matrix product can hope for. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "bench/measure.h"
+#include "kernel/peak.h"
+
+enum { ROUNDS = 20000, K = 256 };
+
+typedef double run_fn(int64_t rounds, float *sink);
+
+static run_fn *const runs[ZL_ISAS] = {
+    [ZL_ISA_BASELINE] = zl_peak_run_baseline,
+#ifdef ZL_ISA_X86
+    [ZL_ISA_AVX2] = zl_peak_run_avx2,
+    [ZL_ISA_AVX512] = zl_peak_run_avx512,
+#endif
+};
+
+struct loop {
+    run_fn *run;
+    double flops;
+};
+
+static void one(void *context)
+{
+    struct loop *l = context;
+    float x;
+    l->flops = l->run(ROUNDS, &x);
+    volatile float sink = x; /* the result counts */
+    (void)sink;
+}
+
+/* All threads of the team run the loop; the region ends with the slowest. */
+static void all(void *context)
+{
+    struct loop *l = context;
+#pragma omp parallel
+    {
+        struct loop mine = *l;
+        one(&mine);
+    }
+}
+
+struct tile {
+    const struct zl_ukr *u;
+    float *m, *n, *c;
+};
+
+static void tiles(void *context)
+{
+    const struct tile *t = context;
+    for (int i = 0; i < 64; i++)
+        t->u->run(t->u, K, t->m, t->n, 1, t->c, t->u->pn);
+}
+
+static int microkernel(struct zl_bench *b, double budget, struct zl_bench_peak *p)
+{
+    const struct zl_ukr *u = zl_ukr_get();
+    float *memory = zl_bench_take(b, (3 * ZL_UKR_WIDEST * K + ZL_UKR_SLACK) * sizeof(float));
+    if (!memory)
+        return ZL_EMEMORY;
+    struct tile t = {u, memory, memory + u->pm * K, memory + (u->pm + u->pn) * K + ZL_UKR_SLACK};
+    p->microkernel = u->name;
+    p->microkernel_gflops = 64 * 2.0 * u->pm * u->pn * K / zl_bench_time(1, tiles, &t, budget) * 1e-9;
+    free(memory);
+    return 0;
+}
+
+/* "model name : ..." of the first processor. */
+static void name_cpu(char *out, size_t size)
+{
+    char *text = NULL;
+    out[0] = '\0';
+    if (zl_file_read("/proc/cpuinfo", 1 << 22, &text, NULL, NULL))
+        return;
+    const char *line = strstr(text, "model name"), *colon = line ? strchr(line, ':') : NULL;
+    size_t n = colon ? strcspn(colon, "\n") : 0;
+    if (n > 2) {
+        n = n - 2 < size - 1 ? n - 2 : size - 1;
+        memcpy(out, colon + 2, n);
+        out[n] = '\0';
+    }
+    free(text);
+}
+
+int zl_bench_peak(struct zl_bench *b)
+{
+    const double budget = b->o->quick ? 0.05 : 0.3;
+    struct zl_bench_peak p = {.threads = b->group.n, .compute = b->o->compute, .isa = zl_isa_get()};
+    struct loop fastest = {0};
+    name_cpu(p.cpu, sizeof p.cpu);
+    for (int isa = 0; isa <= (int)p.isa; isa++) {
+        struct loop l = {.run = runs[isa]};
+        double seconds = zl_bench_time(1, one, &l, budget);
+        p.isa_gflops[isa] = l.flops / seconds * 1e-9;
+        if (p.isa_gflops[isa] <= p.gflops)
+            continue;
+        p.gflops = p.isa_gflops[isa];
+        fastest = l;
+    }
+    p.all_gflops = fastest.flops / zl_bench_time(p.threads, all, &fastest, budget) * 1e-9;
+    int rc = microkernel(b, budget, &p);
+    b->peak = p.gflops * b->group.n;
+    if (!rc && !(rc = zl_bench_stopped(b)))
+        b->sink->peak(b->sink->context, &p);
+    return rc;
+}
