@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "cmd/commands.h"
 
+static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
+
 #define FIELD(f) .offset = offsetof(struct zl_eval_options, f)
 
 static const struct zl_operand operands[] = {
@@ -65,6 +67,13 @@ static const struct zl_option options[] = {
      .also = "cores num-threads cpus jobs",
      .group = "Machine",
      .help = "Cores to use. Never changes the result."},
+    {.name = "compute",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(compute),
+     .choices = computes,
+     .fallback = "f32",
+     .also = "compute-type dtype precision bf16",
+     .help = "Format in which the layers multiply by the weights, as for 'zerolock train'. Answers are generated in float32."},
     {.name = "quiet", .letter = 'q', .kind = ZL_OPTION_FLAG, FIELD(quiet), .help = "No notes and no progress, only warnings and errors."},
 };
 

@@ -16,6 +16,7 @@ static const char *const readouts[] = {
 static const char *const vocabularies[] = {[ZL_LOCAL_VOCABULARY_DATA] = "data", [ZL_LOCAL_VOCABULARY_FULL] = "full", NULL};
 static const char *const recomputes[] = {
     [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full", NULL};
+static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
 static const char *const presets[] = {[ZL_PRESET_NONE] = "none", [ZL_PRESET_PAPER] = "paper", NULL};
 
 static const struct zl_operand operands[] = {
@@ -322,6 +323,14 @@ static const struct zl_option options[] = {
      .also = "gradient-checkpointing activation-checkpointing checkpoint-activations",
      .help = "What the backward pass computes again instead of keeping it. selective: the inner half of each MLP. full: each layer from "
              "its input. The result is the same to the bit."},
+    {.name = "compute",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(compute),
+     .choices = computes,
+     .fallback = "f32",
+     .also = "compute-type dtype precision bf16",
+     .help = "Format in which the layers multiply by the frozen weights. bf16: both factors rounded to bfloat16, sums in float32; "
+             "faster, on CPUs with AVX512-BF16 only. All else is float32 in both."},
     {.name = "seed",
      .arg = "NUMBER",
      .kind = ZL_OPTION_COUNT,

@@ -180,6 +180,7 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
     take_state(b, &b->state);
     b->team = (struct zl_team){.threads = threads,
                                .scratch = zl_arena_take(&b->activations, plan.scratch_bytes),
+                               .compute = spec->compute,
                                .scratch_bytes = plan.scratch_bytes};
     b->fixed_mark = zl_arena_mark(&b->activations);
     b->activation_bytes = plan.activation_bytes;

@@ -19,6 +19,7 @@ struct zl_block_spec {
     bool train;            /* false: forward only, activations are not kept */
     bool has_loss;         /* false: nothing behind the own layers (a frozen block) */
     enum zl_recompute recompute; /* what the backward makes again */
+    enum zl_compute compute;     /* in which the layers multiply by their frozen weights */
     const struct zl_lora_spec *lora; /* NULL: no adapters, or those of `adapter` */
     const struct zl_adapter *adapter; /* start from these weights (own layers; the shadow starts from them too where it has the same layers) */
     uint64_t seed;

@@ -16,6 +16,7 @@ static struct zl_block_spec spec_of(const struct zl_partition *p, uint32_t k, co
         .train = !c->frozen,
         .has_loss = !c->frozen || last,
         .recompute = o->recompute,
+        .compute = o->compute,
         .lora = o->lora,
         .adapter = o->adapter,
         .seed = o->seed,

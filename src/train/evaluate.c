@@ -15,6 +15,7 @@
 #include "train/adapter.h"
 #include "train/corpus.h"
 #include "train/loaded.h"
+#include "train/setup.h"
 
 #define MICRO_TOKENS 1024
 #define PROMPT_CHUNK 256
@@ -60,6 +61,7 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
         return rc;
     const struct zl_block_spec spec = {.n_own = m->config.layers,
                                        .has_loss = true,
+                                       .compute = e->o->compute,
                                        .adapter = e->adapter,
                                        .tokens = order.largest_micro_tokens,
                                        .longest = (int64_t)longest};
@@ -210,7 +212,10 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
                                         .max_length = o->max_length,
                                         .positions = o->max_length + (o->exact_match ? o->max_new_tokens : 0),
                                         .quiet = o->quiet};
-    int rc = zl_corpus_open(&e.corpus, &r, err);
+    int rc = zl_setup_check_compute(o->compute, err);
+    if (rc)
+        return rc;
+    rc = zl_corpus_open(&e.corpus, &r, err);
     if (!rc)
         rc = take_adapter(&e, err);
     if (!rc)

@@ -62,6 +62,7 @@ struct zl_train_options {
     enum zl_recompute recompute; /* with a limit: at least this */
     uint64_t seed;
     uint64_t threads; /* 0: all usable cores */
+    enum zl_compute compute; /* format of the products with frozen weights; refused where the CPU lacks it */
     bool quiet;
 
     const char *configuration; /* these options as a YAML text for the run's folder, or NULL */

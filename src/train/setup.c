@@ -139,6 +139,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .lora = &s->lora,
         .adapter = s->init.n ? &s->init : NULL,
         .recompute = recompute,
+        .compute = o->compute,
         .map_a = s->readouts.a,
         .map_b = s->readouts.b,
         .subset = s->subset,
@@ -193,10 +194,18 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
                    (double)s->corpus.model.weight_bytes / 1048576);
 }
 
+int zl_setup_check_compute(enum zl_compute compute, struct zl_error *err)
+{
+    const char *missing = zl_compute_missing(compute);
+    return missing ? zl_fail(err, ZL_ESYSTEM, "--compute bf16: %s", missing) : 0;
+}
+
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
     *s = (struct zl_setup){0};
-    int rc = read_corpus(s, o, err);
+    int rc = zl_setup_check_compute(o->compute, err);
+    if (!rc)
+        rc = read_corpus(s, o, err);
     if (!rc)
         rc = cut(s, o, err);
     if (!rc)
@@ -264,6 +273,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
         [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow"};
     static const char *const recomputes[] = {
         [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full"};
+    static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16"};
     json_t *r = json_object(), *data = json_array(), *targets = json_array();
     for (size_t i = 0; i < o->data.n; i++)
         json_array_append_new(data, json_string(o->data.v[i]));
@@ -289,6 +299,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "lr", json_real(o->lr));
     json_object_set_new(r, "seed", integer(o->seed));
     json_object_set_new(r, "recompute", json_string(recomputes[s->pipeline.recompute]));
+    json_object_set_new(r, "compute", json_string(computes[s->pipeline.compute]));
     json_object_set_new(r, "planned_bytes", integer(s->plan.total_bytes));
     json_object_set_new(r, "expected_bytes", integer(zl_setup_expected_bytes(s)));
     json_object_set_new(r, "weight_bytes", integer(s->corpus.model.weight_bytes));

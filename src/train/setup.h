@@ -33,6 +33,9 @@ struct zl_setup {
     const char *targets[ZL_LINEARS];
 };
 
+/* Refuse a number format that this CPU cannot multiply in. zl_setup_make does it too. */
+int zl_setup_check_compute(enum zl_compute compute, struct zl_error *err);
+
 /* All but the readouts. */
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);
 /* Fit the maps that the cut asks for, on so many tokens (0: as many as the recipe says). Before the pipeline is opened. */

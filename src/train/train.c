@@ -290,7 +290,9 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
 {
     struct zl_setup setup;
     struct driver d = {.o = o, .s = &setup, .err = err, .first_eval = (double)NAN, .last_eval = (double)NAN};
-    int rc = zl_run_open(&d.run, o->output, o->force, err);
+    int rc = zl_setup_check_compute(o->compute, err); /* first: opening the folder may overwrite a run */
+    if (!rc)
+        rc = zl_run_open(&d.run, o->output, o->force, err);
     if (rc)
         return rc;
     rc = zl_setup_make(&setup, o, err);
