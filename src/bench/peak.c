@@ -9,7 +9,7 @@
 #include "bench/measure.h"
 #include "kernel/peak.h"
 
-enum { ROUNDS = 20000, K = 256 };
+enum { ROUNDS = 100000, K = 256 };
 
 typedef double run_fn(int64_t rounds, float *sink);
 
