@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "train/setup.h"
+
 static double seconds(clockid_t clock)
 {
     struct timespec t;
@@ -88,8 +90,8 @@ int zl_bench_run(const struct zl_bench_options *o, const struct zl_bench_sink *s
     int rc = zl_cores_detect(&b.cores, b.err);
     if (!rc)
         rc = zl_cores_divide(&b.cores, (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads), 1, NULL, &b.group, b.err);
-    if (!rc && zl_compute_missing(o->compute))
-        rc = zl_fail(b.err, ZL_ESYSTEM, "--compute: %s", zl_compute_missing(o->compute));
+    if (!rc)
+        rc = zl_setup_check_compute(o->compute, b.err);
     if (rc)
         return rc;
     if (pthread_create(&thread, NULL, kernels, &b))

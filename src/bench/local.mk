@@ -1,6 +1,6 @@
 # Measuring: above everything that trains, below the command line.
 noinst_LTLIBRARIES += libzl_bench.la
-libzl_bench_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+libzl_bench_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
 libzl_bench_la_SOURCES = \
 	src/bench/bench.c src/bench/bench.h \
 	src/bench/blocks.c src/bench/blocks.h \

@@ -71,6 +71,7 @@ static int open_pipeline(struct trainer *t)
     t->lora.rank = (uint32_t)b->o->rank;
     t->lora.alpha = 16;
     const struct zl_pipeline_options o = {.lora = &t->lora,
+                                          .compute = b->o->compute,
                                           .map_a = no_map,
                                           .map_b = no_map,
                                           .tokens = t->tokens,
@@ -85,9 +86,7 @@ static int open_pipeline(struct trainer *t)
         rc = zl_pipeline_open(&t->pipeline, &t->model, &partition, &o, note, b->err);
     if (rc)
         return rc;
-    struct zl_team *team = &t->pipeline.stage[0].block.team;
-    team->profile = &t->profile;
-    team->compute = b->o->compute;
+    t->pipeline.stage[0].block.team.profile = &t->profile;
     return zl_pipeline_start(&t->pipeline, b->err);
 }
 
