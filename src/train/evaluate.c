@@ -106,18 +106,31 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Same text but for blanks at either end. */
-static bool same(const char *a, size_t na, const char *b, size_t nb)
+/* A text that grows by pieces, held against the wanted one; blanks at either end do not count. */
+struct comparison {
+    const char *want; /* without blanks at its ends */
+    size_t n, at;
+    bool begun, differs;
+};
+
+static void begin_comparison(struct comparison *c, const char *want, size_t n)
 {
-    for (; na && is_blank(a[0]); na--)
-        a++;
-    for (; nb && is_blank(b[0]); nb--)
-        b++;
-    while (na && is_blank(a[na - 1]))
-        na--;
-    while (nb && is_blank(b[nb - 1]))
-        nb--;
-    return na == nb && memcmp(a, b, na) == 0;
+    for (; n && is_blank(want[0]); n--)
+        want++;
+    while (n && is_blank(want[n - 1]))
+        n--;
+    *c = (struct comparison){.want = want, .n = n};
+}
+
+static void compare_piece(struct comparison *c, const char *piece, size_t n)
+{
+    for (size_t i = 0; i < n && !c->differs; i++) {
+        if (is_blank(piece[i]) && (!c->begun || c->at == c->n))
+            continue;
+        c->begun = true;
+        c->differs = c->at == c->n || piece[i] != c->want[c->at];
+        c->at++;
+    }
 }
 
 static int32_t likeliest(const float *logits, uint32_t n)
@@ -129,33 +142,40 @@ static int32_t likeliest(const float *logits, uint32_t n)
     return (int32_t)best;
 }
 
-/* Answer one example greedily and compare with its completion. */
-static int match_one(struct evaluation *e, struct zl_decoder *d, const struct zl_example *x, int32_t *answer, struct zl_error *err)
+/* Answer one example greedily and compare with its completion; over as soon as the answer differs. */
+static int match_one(struct evaluation *e, struct zl_decoder *d, const struct zl_example *x, struct zl_error *err)
 {
     const struct zl_tokenizer *t = e->corpus.tokenizer;
     const int32_t *tokens = e->corpus.train.tokens + x->first;
-    uint32_t expected = x->n - x->n_prompt, n = 0;
+    uint32_t expected = x->n - x->n_prompt;
+    struct comparison c;
+    char *want = NULL;
+    const char *piece;
+    size_t n = 0;
     if (expected && zl_tokenizer_is_end(t, tokens[x->n - 1]))
         expected--;
+    struct zl_detokenizer *text = zl_detokenizer_new(t, true);
+    int rc = text ? zl_tokenizer_decode(t, tokens + x->n_prompt, expected, true, &want, &n, err)
+                  : zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (rc)
+        goto out;
+    begin_comparison(&c, want, n);
     zl_decoder_reset(d);
     const float *logits = zl_decoder_feed(d, tokens, x->n_prompt);
-    while (logits && n < e->o->max_new_tokens) {
+    for (uint64_t i = 0; logits && !c.differs && i < e->o->max_new_tokens; i++) {
         int32_t id = likeliest(logits, e->corpus.model.config.vocab);
         if (zl_tokenizer_is_end(t, id))
             break;
-        answer[n++] = id;
+        piece = zl_detokenizer_push(text, id, &n);
+        compare_piece(&c, piece, n);
         logits = zl_decoder_feed(d, &id, 1);
     }
-    char *got = NULL, *want = NULL;
-    size_t n_got = 0, n_want = 0;
-    int rc = zl_tokenizer_decode(t, answer, n, true, &got, &n_got, err);
-    if (!rc)
-        rc = zl_tokenizer_decode(t, tokens + x->n_prompt, expected, true, &want, &n_want, err);
-    if (!rc) {
-        e->out->compared++;
-        e->out->matched += same(got, n_got, want, n_want);
-    }
-    free(got);
+    piece = zl_detokenizer_finish(text, &n);
+    compare_piece(&c, piece, n);
+    e->out->compared++;
+    e->out->matched += !c.differs && c.at == c.n;
+out:
+    zl_detokenizer_free(text);
     free(want);
     return rc;
 }
@@ -163,18 +183,15 @@ static int match_one(struct evaluation *e, struct zl_decoder *d, const struct zl
 static int measure_match(struct evaluation *e, struct zl_error *err)
 {
     struct zl_decoder d = {0};
-    int32_t *answer = malloc((e->o->max_new_tokens + 1) * sizeof *answer);
     int64_t capacity = (int64_t)(e->corpus.train.report.longest + e->o->max_new_tokens);
-    int rc = answer ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
-    if (!rc)
-        rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->threads, err);
+    int rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->threads, err);
     struct zl_progress progress;
     zl_progress_open(&progress, 2, "answering", "example", e->examples, e->o->quiet);
     for (uint64_t i = 0, tokens = 0; !rc && i < e->examples; i++) {
         const struct zl_example *x = &e->corpus.train.examples[i];
         if (x->n_prompt == 0 || x->n_prompt >= x->n || x->n_trained != x->n - x->n_prompt)
             continue; /* only a prompt with one completion has one right answer */
-        rc = match_one(e, &d, x, answer, err);
+        rc = match_one(e, &d, x, err);
         tokens += x->n;
         zl_progress_update(&progress, i + 1, tokens, __builtin_nan(""));
         if (!rc)
@@ -184,7 +201,6 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     if (!rc && e->out->compared == 0)
         rc = zl_fail(err, ZL_EUSAGE, "--exact-match needs rows with one prompt and one completion, and the data has none");
     zl_decoder_close(&d);
-    free(answer);
     return rc;
 }
 
