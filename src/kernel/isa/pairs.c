@@ -19,6 +19,12 @@ enum {
     STRIP_LD = STRIP + 16 /* an odd number of cache lines, lest twelve rows meet in the same sets of a cache */
 };
 
+/* The first n lanes of sixteen. */
+V_INLINE __mmask16 lanes(int n)
+{
+    return (__mmask16)(n >= 16 ? 0xffffu : (1u << n) - 1);
+}
+
 /* Sixteen words: even elements of K from e, odd ones from o. */
 V_INLINE __m512i words(__m512 e, __m512 o)
 {
@@ -30,7 +36,7 @@ V_INLINE __m512i words(__m512 e, __m512 o)
 /* dst[words][width] from src[kc][width], width a constant: whole vectors, or fewer lanes than one has. */
 V_INLINE void zip_rows(const float *src, int64_t kc, const int width, float alpha, float *dst)
 {
-    const __mmask16 mask = width < 16 ? (__mmask16)((1u << width) - 1) : 0xffff;
+    const __mmask16 mask = lanes(width);
     const __m512 factor = _mm512_set1_ps(alpha);
     for (int64_t k = 0; k < kc; k += 2, src += 2 * width, dst += width)
         V_EACH(j, (width + 15) / 16)
@@ -77,7 +83,7 @@ V_INLINE void row_words(const float *a, int64_t n, float *dst)
     const __mmask32 some = (__mmask32)((UINT64_C(1) << (n - k)) - 1);
     const __m512 low = _mm512_maskz_loadu_ps((__mmask16)some, a + k);
     const __m512 high = _mm512_maskz_loadu_ps((__mmask16)(some >> 16), a + k + 16);
-    _mm512_mask_storeu_epi32(dst + k / 2, (__mmask16)((1u << zl_pairs_words(n - k)) - 1),
+    _mm512_mask_storeu_epi32(dst + k / 2, lanes((int)zl_pairs_words(n - k)),
                              (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
@@ -144,7 +150,7 @@ V_INLINE void fixed(const int R, const int V, int n, int n_runs, const struct zl
     const __m512 factor = _mm512_set1_ps(alpha);
     V_EACH(v, V)
     {
-        const __mmask16 mask = n - 16 * v >= 16 ? 0xffff : (__mmask16)((1u << (n - 16 * v)) - 1);
+        const __mmask16 mask = lanes(n - 16 * v);
         V_EACH(r, R)
         {
             float *at = c + r * ldc + 16 * v;
