@@ -159,7 +159,8 @@ int zl_folder_make(const char *path, struct zl_error *err)
         if (slash)
             *slash = '\0';
         if (mkdir(p, 0777) != 0 && !(errno == EEXIST && zl_is_folder(p)))
-            rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot make folder %s", p);
+            rc = errno == EEXIST ? zl_fail(err, ZL_ESYSTEM, "%s is a file or a broken link, expected a folder or nothing", p)
+                                 : zl_fail_errno(err, ZL_ESYSTEM, "cannot make folder %s", p);
         if (slash)
             *slash = '/';
     }

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,8 +115,18 @@ static int dispatch(int argc, char **argv)
     return i < N_COMMANDS ? commands[i].run(argc - 1, argv + 1) : unknown(name);
 }
 
+/* A descriptor that the caller closed would be given to the next file that we open, and what we say to the user would be written
+ * into it: into the adapter, say. Each such number is taken, in the direction in which it is not used, so that using it stays an error. */
+static void take_closed_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            _exit(1);
+}
+
 int main(int argc, char **argv)
 {
+    take_closed_descriptors();
     zl_log_to(STDERR_FILENO);
     int status = dispatch(argc, argv);
     /* A result that did not reach a full disk is a failure. */

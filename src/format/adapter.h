@@ -51,7 +51,11 @@ struct zl_adapter_config {
  * both files go to a temporary sibling folder that is fsynced and then renamed onto `dir`; an
  * existing adapter is exchanged with renameat2 and removed after. A folder that holds anything but
  * an adapter's two files is not replaced: ZL_EUSAGE. */
+/* A module with a value that is not finite is refused (ZL_EINPUT): nobody could use it, and it would hide that training failed. */
 int zl_adapter_write(const char *dir, const struct zl_adapter_config *c, const struct zl_adapter *a,
                      struct zl_error *err);
+
+/* Could an adapter be written to dir as far as what lies there now tells? As zl_adapter_write refuses it. */
+int zl_adapter_check_place(const char *dir, struct zl_error *err);
 
 #endif

@@ -288,19 +288,39 @@ static int check(const char *dir, const struct zl_adapter_config *c, const struc
     return 0;
 }
 
+static int check_values(const char *dir, const struct zl_adapter *a, struct zl_error *err)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        const struct zl_adapter_module *m = &a->modules[i];
+        const uint64_t n_a = (uint64_t)m->r * m->in, n_b = (uint64_t)m->out * m->r;
+        for (uint64_t j = 0; j < n_a + n_b; j++)
+            if (!isfinite(j < n_a ? m->a[j] : m->b[j - n_a]))
+                return zl_fail(err, ZL_EINPUT,
+                               "%s is not written: the adapter of %s holds values that are not finite; a lower learning rate may help",
+                               dir, zl_quote(m->name).s);
+    }
+    return 0;
+}
+
+int zl_adapter_check_place(const char *dir, struct zl_error *err)
+{
+    struct stat st;
+    if (stat(dir, &st))
+        return 0;
+    if (!S_ISDIR(st.st_mode))
+        return zl_fail(err, ZL_EUSAGE, "%s: is a file, expected a directory or nothing", dir);
+    return check_replaceable(dir, err);
+}
+
 int zl_adapter_write(const char *dir, const struct zl_adapter_config *c, const struct zl_adapter *a,
                      struct zl_error *err)
 {
     char *target = NULL, *temporary = NULL, *config = NULL, *tensors = NULL, *folder = NULL;
     struct stat st;
     int rc = check(dir, c, a, err);
-    if (rc)
+    if (rc || (rc = check_values(dir, a, err)) || (rc = zl_adapter_check_place(dir, err)))
         return rc;
     const bool exists = !stat(dir, &st);
-    if (exists && !S_ISDIR(st.st_mode))
-        return zl_fail(err, ZL_EUSAGE, "%s: is a file, expected a directory or nothing", dir);
-    if (exists && (rc = check_replaceable(dir, err)))
-        return rc;
     target = exists ? realpath(dir, NULL)
                     : strdup(dir); /* through a symbolic link, to the folder itself */
     for (size_t n = target ? strlen(target) : 0; n > 1 && target[n - 1] == '/'; n--)

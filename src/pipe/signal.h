@@ -6,7 +6,8 @@
 #define ZL_PIPE_SIGNAL_H
 
 /* From now on SIGINT, SIGTERM and SIGHUP are noted (a SIGHUP that is ignored, as under nohup, stays ignored), a second one of
- * any of them ends the process with status 128 + its number, and SIGPIPE is ignored so that a closed pipe is an EPIPE. Interrupted
+ * any of them ends the process with status 128 + its number, and SIGPIPE and SIGXFSZ are ignored so that a closed pipe is an EPIPE and a file
+ * that may not grow an EFBIG. Interrupted
  * system calls go on by themselves, a futex wait returns. Called once, before threads start. */
 void zl_signals_install(void);
 

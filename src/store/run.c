@@ -26,16 +26,31 @@ static bool has(const struct zl_run *r, const char *name)
     return found;
 }
 
+/* Open one of the run's own files. Somebody may have put something else under its name: through a symbolic link we would overwrite
+ * a file that is none of ours, and a FIFO or a device would let us wait for ever, so only a plain file will do. Nothing of what it
+ * holds is lost yet. */
+static int open_own(const char *path, int flags, int *fd, struct zl_error *err)
+{
+    struct stat st;
+    *fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (*fd < 0 && errno == ELOOP)
+        return zl_fail(err, ZL_ESYSTEM, "%s is a symbolic link, expected a file of this run or nothing", path);
+    if (*fd < 0)
+        return zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be written", path);
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+        return 0;
+    close(*fd);
+    *fd = -1;
+    return zl_fail(err, ZL_ESYSTEM, "%s is not a plain file, expected a file of this run or nothing", path);
+}
+
 static int take_lock(struct zl_run *r, struct zl_error *err)
 {
     char *path = zl_run_path(r, "lock");
     if (!path)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
-    r->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int rc = 0;
-    if (r->lock < 0)
-        rc = zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be opened", path);
-    else if (flock(r->lock, LOCK_EX | LOCK_NB))
+    int rc = open_own(path, O_RDWR, &r->lock, err);
+    if (!rc && flock(r->lock, LOCK_EX | LOCK_NB))
         rc = errno == EWOULDBLOCK ? zl_fail(err, ZL_ESYSTEM, "%s: another run is at work in this folder", r->dir)
                                   : zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be locked", path);
     free(path);
@@ -51,15 +66,22 @@ int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *
     if (!rc && !force && (has(r, "adapter") || has(r, "metrics.jsonl")))
         rc = zl_fail(err, ZL_EUSAGE, "%s holds the results of an earlier run; choose another folder or add --force", dir);
     char *path = rc ? NULL : zl_run_path(r, "metrics.jsonl");
-    if (path) {
-        r->metrics = fopen(path, "we");
-        if (!r->metrics)
-            rc = zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be written", path);
+    int fd = -1;
+    if (!rc)
+        rc = path ? open_own(path, O_WRONLY, &fd, err) : zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (!rc && !(r->metrics = fdopen(fd, "w"))) {
+        close(fd);
+        rc = zl_fail(err, ZL_EMEMORY, "out of memory");
     }
     free(path);
     if (rc)
         zl_run_close(r);
     return rc;
+}
+
+int zl_run_begin(struct zl_run *r, struct zl_error *err)
+{
+    return ftruncate(fileno(r->metrics), 0) ? zl_fail_errno(err, ZL_ESYSTEM, "%s/metrics.jsonl cannot be emptied", r->dir) : 0;
 }
 
 void zl_run_close(struct zl_run *r)

@@ -22,9 +22,12 @@ struct zl_run {
     FILE *metrics;
 };
 
-/* Make the folder and take its lock. A folder that holds another run's results is refused unless `force`; then its metrics are
- * started anew (the old adapter stays until the new one replaces it). */
+/* Make the folder and take its lock. A folder that holds another run's results is refused unless `force`, and so are symbolic links
+ * and anything but plain files in the place of the lock and the metrics. Nothing that it holds is changed. */
 int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *err);
+
+/* The run is known to be possible and starts: empty the metrics of an earlier one. Its adapter stays until the new one replaces it. */
+int zl_run_begin(struct zl_run *r, struct zl_error *err);
 void zl_run_close(struct zl_run *r);
 
 /* Path of something in the folder, malloc'd. */

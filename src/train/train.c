@@ -253,6 +253,15 @@ static int write_adapter(struct driver *d)
     return rc;
 }
 
+/* Hours of training should not end with the news that the adapter has no place. */
+static int check_place(struct driver *d)
+{
+    char *dir = zl_run_path(&d->run, "adapter");
+    int rc = dir ? zl_adapter_check_place(dir, d->err) : zl_fail(d->err, ZL_EMEMORY, "out of memory");
+    free(dir);
+    return rc;
+}
+
 static int run_pipeline(struct driver *d)
 {
     struct zl_setup *s = d->s;
@@ -295,9 +304,16 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
         rc = zl_run_open(&d.run, o->output, o->force, err);
     if (rc)
         return rc;
+    rc = check_place(&d);
+    if (rc) {
+        zl_run_close(&d.run);
+        return rc;
+    }
     rc = zl_setup_make(&setup, o, err);
     if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
+    if (!rc)
+        rc = zl_run_begin(&d.run, err);
     if (!rc && o->configuration)
         rc = zl_run_write_text(&d.run, "config.yaml", o->configuration, err);
     if (!rc)
