@@ -195,7 +195,9 @@ int zl_bench_training(struct zl_bench *b)
     int rc = o->model ? zl_model_open(o->model, (uint64_t)t.length, &t.model, b->err) : open_random(&t, &r);
     if (rc)
         return rc;
-    rc = open_pipeline(&t);
+    rc = zl_bench_stopped(b); /* from here on a segment exists, which a stop must not leave behind */
+    if (!rc)
+        rc = open_pipeline(&t);
     if (!rc) {
         rc = measure(&t, &r);
         rc ? zl_pipeline_abort(&t.pipeline) : zl_pipeline_finish(&t.pipeline);

@@ -13,6 +13,7 @@
 static const char *stop(void *context)
 {
     (void)context;
+    zl_signals_end_at_once(false); /* from the first question on there is somebody who asks again */
     return zl_signals_pending() ? "a signal" : NULL;
 }
 
@@ -21,6 +22,7 @@ const struct zl_hooks *zl_process_prepare(bool quiet)
     static const struct zl_hooks hooks = {.stop = stop};
     char note[256] = "";
     zl_log_quiet(quiet);
+    zl_signals_end_at_once(true);
     zl_signals_install();
     zl_tensors_guard_install(NULL, NULL, NULL); /* without it a cut file only ends us with less of a sentence */
     zl_cores_foreign_settings(note);

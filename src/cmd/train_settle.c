@@ -4,10 +4,14 @@
  */
 #include "config.h"
 
+#include <float.h>
+#include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cmd/commands.h"
+#include "format/quote.h"
 
 typedef unsigned long long ull;
 
@@ -74,6 +78,43 @@ static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
     return 0;
 }
 
+/* Numbers that the arithmetic takes in float32: one that becomes 0, 1 or infinite there would mean something else than it says (a clip
+ * of 0 never clips, a beta of 1 divides by 0). */
+static int check_float32(const struct zl_train_options *o, struct zl_error *err)
+{
+    const struct {
+        const char *name;
+        double value;
+        bool below_one;
+    } numbers[] = {{"lr", o->lr, false},           {"alpha", o->alpha / (double)o->rank, false}, {"weight-decay", o->weight_decay, false},
+                   {"beta1", o->beta1, true},      {"beta2", o->beta2, true},                    {"adam-eps", o->adam_eps, false},
+                   {"clip", o->clip, false}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const float f = (float)numbers[i].value;
+        if (numbers[i].value != 0 && fabsf(f) < FLT_MIN)
+            return zl_fail(err, ZL_EUSAGE, "--%s is too small for float32, in which training computes", numbers[i].name);
+        if (!isfinite(f) || (numbers[i].below_one && f >= 1))
+            return zl_fail(err, ZL_EUSAGE, "--%s is too %s for float32, in which training computes", numbers[i].name,
+                           numbers[i].below_one ? "close to 1" : "large");
+    }
+    return 0;
+}
+
+/* config.yaml, run.json and adapter_config.json name these, and hold UTF-8 only. */
+static int check_names(const struct zl_train_options *o, struct zl_error *err)
+{
+    const char *const names[] = {o->model, o->output, o->eval_data, o->init_adapter};
+    for (size_t i = 0; i < sizeof names / sizeof names[0] + o->data.n; i++) {
+        const char *name = i < sizeof names / sizeof names[0] ? names[i] : o->data.v[i - sizeof names / sizeof names[0]];
+        json_t *string = name ? json_string(name) : NULL;
+        if (name && !string)
+            return zl_fail(err, ZL_EUSAGE, "the name '%s' is not valid UTF-8, so the run's files could not name it; rename it or link to it",
+                           zl_quote(name).s);
+        json_decref(string);
+    }
+    return 0;
+}
+
 /* A micro-batch is a part of a step. What the user gave is not changed: a contradiction is an error; the default gives way. */
 static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
 {
@@ -125,7 +166,11 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
         return zl_fail(err, ZL_EUSAGE, "--eval-data and --eval-split both choose the held-out rows; give one of them");
     int rc = settle_sizes(o, err);
     if (rc == 0)
+        rc = check_names(o, err);
+    if (rc == 0)
         rc = apply_preset(o, m, err);
+    if (rc == 0)
+        rc = check_float32(o, err);
     if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)
         rc = check_bounds(o, err);
     if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)

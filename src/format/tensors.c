@@ -65,7 +65,7 @@ int zl_tensors_map(struct zl_tensors *s, const char *path, uint64_t min_bytes, c
                    struct zl_mapped *out, struct zl_error *err)
 {
     int rc = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
     if (fd < 0)
         return zl_fail_errno(err, ZL_EINPUT, "%s: cannot open", path);
     struct stat st;

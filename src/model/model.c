@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "format/grow.h"
 #include "kernel/dequant.h"
 
 struct loader {
@@ -225,7 +226,8 @@ static int load(struct loader *l, uint64_t positions)
     l->used = calloc(zl_tensors_count(m->tensors) + 1, sizeof *l->used);
     if (!m->layer || !l->used)
         return zl_fail(l->err, ZL_EMEMORY, "out of memory");
-    if (zl_arena_open(&m->vectors, "norms and rotary angles", vectors, l->err))
+    if (zl_array_check(positions, c->head_dim * sizeof(float), "positions, whose rotary angles are tabled", l->err) ||
+        zl_arena_open(&m->vectors, "norms and rotary angles", vectors, l->err))
         return ZL_EMEMORY;
     l->add = l->strip = "";
     if (!l->gguf)

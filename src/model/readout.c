@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/grow.h"
 #include "kernel/dequant.h"
 #include "kernel/gemm.h"
 #include "model/block.h"
@@ -221,7 +222,9 @@ int zl_readout_fit(const struct zl_model *m, int threads, const struct zl_sample
     double *weight = NULL;
     if (!owned)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
-    int rc = zl_block_open(&f.block, m, &spec, threads, err);
+    int rc = zl_array_check(d * d, 3 * sizeof(float) * n + 3 * sizeof(double), "numbers of the readouts' maps", err);
+    if (!rc)
+        rc = zl_block_open(&f.block, m, &spec, threads, err);
     if (rc)
         goto out;
     f.sums = take(owned, &n_owned, n * sizeof *f.sums);

@@ -13,11 +13,18 @@
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "a lock inside an atomic would not be safe in a signal handler");
 
 static atomic_int pending;
+static atomic_int at_once; /* nobody looks at the flag yet, and there is nothing to save */
 
 /* Relaxed would do for the flag alone; acquire and release cost nothing here and let it stand for what happened before. */
 static void note_signal(int number)
 {
+    static const char text[] = "zerolock: stopped by a signal before the work began\n";
     int none = 0;
+    if (atomic_load_explicit(&at_once, memory_order_relaxed)) {
+        ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)ignored;
+        _exit(1);
+    }
     if (!atomic_compare_exchange_strong_explicit(&pending, &none, number, memory_order_acq_rel,
                                                  memory_order_acquire))
         _exit(128 + number);
@@ -40,6 +47,11 @@ void zl_signals_install(void)
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);
+}
+
+void zl_signals_end_at_once(bool end)
+{
+    atomic_store_explicit(&at_once, end, memory_order_relaxed);
 }
 
 int zl_signals_pending(void)

@@ -162,7 +162,7 @@ static int match_one(struct evaluation *e, struct zl_decoder *d, const struct zl
     begin_comparison(&c, want, n);
     zl_decoder_reset(d);
     const float *logits = zl_decoder_feed(d, tokens, x->n_prompt);
-    for (uint64_t i = 0; logits && !c.differs && i < e->o->max_new_tokens; i++) {
+    for (uint64_t i = 0; logits && !c.differs && i < e->o->max_new_tokens && !zl_hooks_stop(e->o->hooks); i++) {
         int32_t id = likeliest(logits, e->corpus.model.config.vocab);
         if (zl_tokenizer_is_end(t, id))
             break;

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 struct zl_hooks {
-    /* Asked between micro-batches and between tokens, by the thread that does the call: NULL to go on, or who wants it to stop ("a
+    /* Asked first before anything is written or put into shared memory; until then who wants to stop may end the process. Then asked
+     * between micro-batches and between tokens, by the thread that does the call: NULL to go on, or who wants it to stop ("a
      * signal"), for the sentence of the error. May be NULL: never. */
     const char *(*stop)(void *context);
     /* Told after each training step; loss is the model's own on the step's trained tokens. May be NULL. */

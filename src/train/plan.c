@@ -39,25 +39,36 @@ static void take_reports(struct zl_pipeline *l, const struct zl_setup *s, struct
     }
 }
 
-static int run_probe(struct zl_setup *s, struct probe *p, struct zl_error *err)
+static int stopped(const struct zl_hooks *hooks, struct zl_error *err)
+{
+    const char *by = zl_hooks_stop(hooks);
+    return by ? zl_fail(err, ZL_ESTOPPED, "stopped by %s", by) : 0;
+}
+
+static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct probe *p, struct zl_error *err)
 {
     struct zl_pipeline l;
     char note[256] = "";
     *p = (struct probe){0};
-    int rc = zl_pipeline_open(&l, &s->corpus.model, &s->partition, &s->pipeline, note, err);
+    int rc = stopped(hooks, err);
+    if (rc)
+        return rc;
+    rc = zl_pipeline_open(&l, &s->corpus.model, &s->partition, &s->pipeline, note, err);
     if (rc)
         return rc;
     rc = zl_pipeline_start(&l, err);
     const double end = now() + PROBE_SECONDS;
     for (uint64_t i = 0; !rc && i < s->order.n_micro && i < PROBE_MICRO && (i < 2 || now() < end); i++) {
-        struct zl_packet *m;
-        while (!(m = zl_pipeline_slot(&l, 20000000)))
+        struct zl_packet *m = NULL;
+        while (!(rc = stopped(hooks, err)) && !(m = zl_pipeline_slot(&l, 20000000)))
             take_reports(&l, s, p, 0);
+        if (rc)
+            break;
         *m = (struct zl_packet){.kind = ZL_TRAIN, .step = i + 1, .last_of_step = 1, .weight = 1e-3f, .lr = 0};
         zl_corpus_fill(&s->corpus.train, &s->order, i, &l.feed_layout, m);
         zl_pipeline_send(&l);
     }
-    if (!rc) {
+    if (!rc || rc == ZL_ESTOPPED) {
         zl_pipeline_finish(&l);
         while (!zl_pipeline_done(&l))
             take_reports(&l, s, p, 20000000);
@@ -164,7 +175,7 @@ int zl_plan_run(const struct zl_train_options *o, FILE *f, struct zl_error *err)
     if (!rc)
         rc = zl_setup_readouts(&s, o, 1, err);
     if (!rc)
-        rc = run_probe(&s, &p, err);
+        rc = run_probe(&s, o->hooks, &p, err);
     if (!rc) {
         print_stages(&s, &p, f);
         print_memory(&s, f);

@@ -64,7 +64,7 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
         return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu stages", o->bounds.n,
                        (unsigned long long)o->stages);
     const struct zl_partition_request r = {.layers = layers,
-                                           .stages = bp ? 1 : (uint32_t)(o->stages > layers ? layers + 1 : o->stages),
+                                           .stages = bp ? 1 : (uint32_t)(o->stages > UINT32_MAX ? UINT32_MAX : o->stages),
                                            .readout = bp ? ZL_READOUT_LENS : o->readout,
                                            .look_ahead = (uint32_t)(o->look_ahead > layers ? layers : o->look_ahead),
                                            .bounds = bp || !o->bounds.n ? NULL : o->bounds.v,
@@ -166,6 +166,18 @@ uint64_t zl_setup_expected_bytes(const struct zl_setup *s)
     return s->pss_before + s->corpus.model.weight_bytes + s->plan.total_bytes;
 }
 
+/* The system grants more than it has and kills somebody later: compare with what is there before the first page is touched. */
+static int check_available(const struct zl_setup *s, struct zl_error *err)
+{
+    const uint64_t available = zl_memory_available();
+    if (s->plan.total_bytes <= available)
+        return 0;
+    return zl_fail(err, ZL_EMEMORY,
+                   "this run needs %.0f MiB of memory beside the model, but %.0f MiB are available; smaller --micro-batch-tokens, "
+                   "--max-length or --rank, or --memory-limit, make it need less",
+                   (double)s->plan.total_bytes / 1048576, (double)available / 1048576);
+}
+
 /* Without a limit: as asked. With one: the fastest way that fits, where keeping activations comes before computing them again, and
  * both before micro-batches under 192 tokens, at which the products with the weights become slow. An example longer than the
  * micro-batch is alone in it, and computes again as much as it must. */
@@ -175,8 +187,10 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
     malloc_trim(0); /* what reading left behind goes back to the system */
     zl_memory_pss(&s->private_before);
     s->pss_before = s->private_before + PROGRAM_BYTES; /* pages of the weights that were looked at are counted with the weights */
-    if (!o->memory_limit)
-        return plan_with(s, o, asked, o->recompute, err);
+    if (!o->memory_limit) {
+        int rc = plan_with(s, o, asked, o->recompute, err);
+        return rc ? rc : check_available(s, err);
+    }
     const uint64_t floors[] = {asked < 192 ? asked : 192, 64};
     for (int f = 0; f < 2; f++)
         for (int mode = (int)o->recompute; mode <= ZL_RECOMPUTE_FULL; mode++)

@@ -312,6 +312,8 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     rc = zl_setup_make(&setup, o, err);
     if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
+    if (!rc && stopping(&d)) /* from here on there is something to finish: look at once, then at every micro-batch */
+        rc = d.rc;
     if (!rc)
         rc = zl_run_begin(&d.run, err);
     if (!rc && o->configuration)

@@ -55,4 +55,76 @@ says err 'cannot write to standard output'
 [ $? -eq 1 ] || fail 'the limit of the size of files does not end the run with 1'
 one_sentence
 [ -z "$(ls limited | grep -v -e '^lock$' -e '^metrics.jsonl$' -e '^config.yaml$' -e '^run.json$')" ] || fail "left over: $(ls limited)"
+
+# numbers that float32 cannot hold would mean something else than they say
+for given in '--alpha 1e300' '--alpha 1e-300' '--beta1 0.9999999999999999' '--beta2 0.9999999999999999' '--adam-eps 1e-300' '--clip 1e-300' '--lr 1e-300'; do
+    # shellcheck disable=SC2086
+    run 2 "${train[@]}" -o refused $given
+    one_sentence
+    says err "${given%% *} is too"
+done
+run 2 "${train[@]}" -o refused --stages 64
+says err '--stages 64:'
+# a learning rate far too high may end well or be stopped, but never leaves an adapter of NaN
+"$zerolock" train model train.jsonl -l 64 --steps 20 -q -o diverged --lr 1000 --warmup 0 --clip 0 >out 2>err
+[ $? -le 1 ] || fail 'a learning rate far too high does not end with 0 or 1'
+[ ! -d diverged/adapter ] || "$zerolock" eval model held-out.jsonl -l 64 -q --adapter diverged >out 2>err || fail 'the adapter cannot be read'
+
+# what the files of the run could not name is refused before training
+bad=$(printf 'm\377')
+if cp -r model "$bad" 2>/dev/null; then
+    run 2 train "$bad" train.jsonl -l 64 -q -o named
+    one_sentence
+    run 2 "${train[@]}" -o "$bad-run"
+    one_sentence
+fi
+run 0 "${train[@]}" -o $'a folder\nof two lines'
+
+# a FIFO is no model
+mkfifo fifo
+run 1 train fifo train.jsonl -l 64 -q -o waiting
+says err 'not a regular file'
+
+# ends PID SECONDS: the process is gone within that time, its status is in $status
+ends() {
+    local i
+    for ((i = 0; i < $2 * 20; i++)); do
+        kill -0 "$1" 2>/dev/null || { wait "$1"; status=$?; return; }
+        sleep 0.05
+    done
+    kill -KILL "$1"
+    wait "$1"
+    fail "process $1 is still there after $2 seconds"
+    status=none
+}
+
+for signal in TERM INT HUP; do
+    # while it reads: at once, there is nothing to finish
+    env --default-signal=INT,HUP "$zerolock" train model fifo -l 64 -q -o reading >out 2>err &
+    pid=$!
+    exec 9>fifo # opens when the program has opened it too
+    kill -"$signal" "$pid"
+    ends "$pid" 10
+    exec 9>&-
+    [ "$status" = 1 ] || fail "SIG$signal while reading: status $status, expected 1"
+    one_sentence
+    says err 'stopped by a signal'
+    [ ! -d reading/adapter ] || fail "SIG$signal while reading left an adapter"
+
+    # while it trains: the micro-batch, the adapter, and nothing left in shared memory
+    rm -rf stopped
+    env --default-signal=INT,HUP "$zerolock" train model train.jsonl -l 64 -q -o stopped --steps 1000000 --batch-tokens 256 >out 2>err &
+    pid=$!
+    for ((i = 0; i < 200; i++)); do
+        [ ! -s stopped/metrics.jsonl ] || break
+        sleep 0.05
+    done
+    kill -STOP "$pid" && kill -CONT "$pid"
+    kill -"$signal" "$pid"
+    ends "$pid" 10
+    [ "$status" = 1 ] || fail "SIG$signal while training: status $status, expected 1"
+    says err 'stopped by a signal after step'
+    run 0 eval model held-out.jsonl -l 64 -q --adapter stopped
+    ! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail "SIG$signal left a segment in /dev/shm"
+done
 finish

@@ -618,6 +618,25 @@ static void reference_adapters_are_read(void **state)
     ASSERT_REJECTED(rc, &err, "modules_to_save", "classifier");
 }
 
+/* An adapter of NaN tells its user nothing until it answers nonsense. */
+static void an_adapter_that_is_not_finite_is_not_written(void **state)
+{
+    (void)state;
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        float a[6] = {1, 2, 3, 4, 5, 6}, b[8] = {0};
+        char name[] = "model.layers.0.self_attn.q_proj";
+        struct zl_adapter_module m = {.name = name, .r = 2, .in = 3, .out = 4, .scale = 1, .a = a, .b = b};
+        const struct zl_adapter adapter = {&m, 1};
+        const struct zl_adapter_config c = {.r = 2, .alpha = 2};
+        struct zl_error err = {0};
+        b[7] = bad[i];
+        assert_int_equal(zl_adapter_write(files_path("not-finite"), &c, &adapter, &err), ZL_EINPUT);
+        assert_non_null(strstr(err.text, name));
+        assert_int_not_equal(access(files_path("not-finite"), F_OK), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -635,6 +654,7 @@ int main(void)
         FILES_TEST(ranks_and_scales_of_their_own_read_back),
         FILES_TEST(the_locale_changes_no_byte),
         FILES_TEST(what_readers_would_take_wrong_is_not_written),
+        FILES_TEST(an_adapter_that_is_not_finite_is_not_written),
         FILES_TEST(foreign_folders_are_not_replaced),
         FILES_TEST(a_failed_write_leaves_the_old_adapter),
         FILES_TEST(reference_adapters_are_read),
