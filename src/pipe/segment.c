@@ -52,6 +52,23 @@ static void remove_at_exit(void)
             shm_unlink(ours[i].name);
 }
 
+void zl_segment_remove_now(void)
+{
+    static const char folder[] = "/dev/shm";
+    for (int i = 0; i < SAME_PROCESS; i++) {
+        char path[sizeof folder + sizeof ours[i].name];
+        size_t n = 0;
+        if (!ours[i].name[0] || ours[i].pid != getpid())
+            continue;
+        for (const char *p = folder; *p; p++)
+            path[n++] = *p;
+        for (const char *p = ours[i].name; *p; p++)
+            path[n++] = *p;
+        path[n] = '\0';
+        unlink(path);
+    }
+}
+
 static void remember(const char *name)
 {
     static bool registered;

@@ -57,4 +57,8 @@ uint64_t zl_process_start(pid_t pid);
 /* For tests: what reserves the space of a file, posix_fallocate unless replaced. Returns an errno value. */
 extern int (*zl_segment_reserve)(int fd, off_t offset, off_t bytes);
 
+/* Remove the names of this process's segments, for a handler that ends the process without atexit: async-signal-safe, and the
+ * segments stay usable by those who have them mapped. */
+void zl_segment_remove_now(void);
+
 #endif

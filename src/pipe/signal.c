@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "pipe/segment.h"
+
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "a lock inside an atomic would not be safe in a signal handler");
 
 static atomic_int pending;
@@ -26,8 +28,10 @@ static void note_signal(int number)
         _exit(1);
     }
     if (!atomic_compare_exchange_strong_explicit(&pending, &none, number, memory_order_acq_rel,
-                                                 memory_order_acquire))
+                                                 memory_order_acquire)) {
+        zl_segment_remove_now();
         _exit(128 + number);
+    }
 }
 
 void zl_signals_install(void)

@@ -250,6 +250,8 @@ static int write_adapter(struct driver *d)
     free(dir);
     if (rc && d->err && !d->err->code)
         *d->err = err;
+    else if (rc) /* the sentence of the end is taken, but that what was learned is lost is news of its own */
+        zl_warn("the adapter of the steps done could not be written: %s", err.text);
     return rc;
 }
 

@@ -54,7 +54,12 @@ says err 'cannot write to standard output'
 (ulimit -f 1 && exec "$zerolock" "${train[@]}" -o limited --rank 64) >out 2>err
 [ $? -eq 1 ] || fail 'the limit of the size of files does not end the run with 1'
 one_sentence
-[ -z "$(ls limited | grep -v -e '^lock$' -e '^metrics.jsonl$' -e '^config.yaml$' -e '^run.json$')" ] || fail "left over: $(ls limited)"
+for left in limited/*; do
+    case $left in
+    */lock | */metrics.jsonl | */config.yaml | */run.json) ;;
+    *) fail "left over: $left" ;;
+    esac
+done
 
 # numbers that float32 cannot hold would mean something else than they say
 for given in '--alpha 1e300' '--alpha 1e-300' '--beta1 0.9999999999999999' '--beta2 0.9999999999999999' '--adam-eps 1e-300' '--clip 1e-300' '--lr 1e-300'; do
@@ -98,6 +103,16 @@ ends() {
     status=none
 }
 
+# begin_run FOLDER MODEL: a long run, in the background, that has done a step; its number is in $pid
+begin_run() {
+    env --default-signal=INT,HUP "$zerolock" train "$2" train.jsonl -l 64 -q -o "$1" --steps 1000000 --batch-tokens 256 >long.out 2>long.err &
+    pid=$!
+    for ((i = 0; i < 200; i++)); do
+        [ ! -s "$1/metrics.jsonl" ] || break
+        sleep 0.05
+    done
+}
+
 for signal in TERM INT HUP; do
     # while it reads: at once, there is nothing to finish
     env --default-signal=INT,HUP "$zerolock" train model fifo -l 64 -q -o reading >out 2>err &
@@ -113,18 +128,44 @@ for signal in TERM INT HUP; do
 
     # while it trains: the micro-batch, the adapter, and nothing left in shared memory
     rm -rf stopped
-    env --default-signal=INT,HUP "$zerolock" train model train.jsonl -l 64 -q -o stopped --steps 1000000 --batch-tokens 256 >out 2>err &
-    pid=$!
-    for ((i = 0; i < 200; i++)); do
-        [ ! -s stopped/metrics.jsonl ] || break
-        sleep 0.05
-    done
+    begin_run stopped model
     kill -STOP "$pid" && kill -CONT "$pid"
     kill -"$signal" "$pid"
     ends "$pid" 10
     [ "$status" = 1 ] || fail "SIG$signal while training: status $status, expected 1"
+    cp long.err err
     says err 'stopped by a signal after step'
     run 0 eval model held-out.jsonl -l 64 -q --adapter stopped
     ! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail "SIG$signal left a segment in /dev/shm"
 done
+
+# the weights are cut short under a run: it ends with the file's name
+cp -r model cut
+begin_run shortened cut
+truncate -s 4096 cut/model.safetensors
+ends "$pid" 10
+[ "$status" = 1 ] || fail "weights cut short: status $status, expected 1"
+cp long.err err
+one_sentence
+says err 'cut/model.safetensors'
+! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail 'weights cut short: a segment is left in /dev/shm'
+
+# a second signal does not wait
+begin_run twice model
+kill -TERM "$pid"
+kill -INT "$pid" 2>/dev/null
+ends "$pid" 10
+[ "$status" = 1 ] || [ "$status" = 130 ] || [ "$status" = 143 ] || fail "two signals: status $status"
+! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail 'two signals: a segment is left in /dev/shm'
+
+# two runs in one folder; and a folder that goes away says what is lost
+begin_run shared model
+run 1 "${train[@]}" -o shared --force
+says err 'another run is at work'
+rm -r shared
+kill -TERM "$pid"
+ends "$pid" 10
+[ "$status" = 1 ] || fail "the folder went away: status $status, expected 1"
+cp long.err err
+says err 'the adapter of the steps done could not be written'
 finish
