@@ -7,35 +7,19 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/file.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "base/type.h"
 
 #define UNASKED ((uint64_t)16 << 20) /* bytes that are taken without asking */
-
-/* MemAvailable in bytes; UINT64_MAX where the system does not tell. */
-static uint64_t memory_available(void)
-{
-    static const char name[] = "\nMemAvailable:";
-    char *text;
-    uint64_t kib = UINT64_MAX >> 10;
-    if (zl_file_read("/proc/meminfo", 1 << 16, &text, NULL, NULL))
-        return UINT64_MAX;
-    const char *line = strstr(text, name);
-    if (line)
-        kib = strtoull(line + strlen(name), NULL, 10);
-    free(text);
-    return kib > UINT64_MAX >> 10 ? UINT64_MAX : kib << 10;
-}
 
 int zl_array_check(uint64_t count, size_t size, const char *what, struct zl_error *err)
 {
     uint64_t bytes, available;
     if (!zl_mul_u64(count, size, &bytes) || bytes > SIZE_MAX / 2)
         return zl_fail(err, ZL_EMEMORY, "no memory for %" PRIu64 " more %s", count, what);
-    if (bytes <= UNASKED || bytes <= (available = memory_available()))
+    if (bytes <= UNASKED || bytes <= (available = zl_memory_available()))
         return 0;
     char need[ZL_NUMBER_TEXT], there[ZL_NUMBER_TEXT];
     zl_number_bytes(need, bytes);

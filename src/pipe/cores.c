@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipe/cgroup.h"
+#include "base/cgroup.h"
 #include "pipe/choose.h"
 
 struct candidate {

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "pipe/environment.h"
-#include "pipe/memory.h"
 
 #define ZL_CORES_MAX 1024
 

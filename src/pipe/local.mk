@@ -11,8 +11,6 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/stage.c src/pipe/stage.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/segment.c src/pipe/segment.h \
-	src/pipe/cgroup.c src/pipe/cgroup.h \
-	src/pipe/memory.c src/pipe/memory.h \
 	src/pipe/cores.c src/pipe/cores.h src/pipe/choose.h \
 	src/pipe/environment.c src/pipe/environment.h \
 	src/pipe/team.c \

@@ -27,9 +27,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/number.h"
 #include "base/type.h"
-#include "pipe/memory.h"
 
 #define ALIGNMENT    128u
 #define PREFIX       "zerolock-"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "pipe/cgroup.h"
+#include "base/cgroup.h"
 #include "pipe/choose.h"
 #include "pipe/cores.h"
 

@@ -1,8 +1,8 @@
 /*
  * How much memory this process holds and how much the system could still give. Both come from /proc, so both are 0 (unknown) elsewhere.
  */
-#ifndef ZL_PIPE_MEMORY_H
-#define ZL_PIPE_MEMORY_H
+#ifndef ZL_BASE_MEMORY_H
+#define ZL_BASE_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

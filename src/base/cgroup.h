@@ -2,8 +2,8 @@
  * What the control groups of this process allow: processor time and memory, version 1 and 2, the narrowest from our own group up to the
  * root of what is mounted. `root` is put before every path: "" for the system, a folder of made-up files in tests.
  */
-#ifndef ZL_PIPE_CGROUP_H
-#define ZL_PIPE_CGROUP_H
+#ifndef ZL_BASE_CGROUP_H
+#define ZL_BASE_CGROUP_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,18 +1,18 @@
 /*
  * Reading of /proc and of the memory cgroup: see memory.h. Not a limit: who allocates from a size in a file asks here first. Called by
- * the segment, the planner and the metrics; zl_memory_pss walks the process's page tables in the kernel, so it is for once a
+ * growing arrays, the segment, the planner and the metrics; zl_memory_pss walks the process's page tables in the kernel, so it is for once a
  * step and not for once a micro-batch.
  */
-#include "pipe/memory.h"
+#include "base/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/type.h"
-#include "pipe/cgroup.h"
 
 #define TEXT_MAX 65536
 

@@ -2,9 +2,9 @@
  * Limits of control groups: see cgroup.h. Not a monitor: each call reads the files anew. A group's limits stand in files of its folder
  * below the mount of its hierarchy; the folder is found from /proc/self/cgroup (which group) and /proc/self/mountinfo (where,
  * and which part of the tree is mounted: a container often sees its own group as the root). Each group above limits too.
- * Called by cores.c and memory.c.
+ * Called by memory.c and by the placement on cores.
  */
-#include "pipe/cgroup.h"
+#include "base/cgroup.h"
 
 #include <limits.h>
 #include <stdio.h>
