@@ -6,22 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
 
 #define REDRAW_NS UINT64_C(100000000)
 #define LINE_NS UINT64_C(10000000000)
 #define WIDEST_BAR 40
-
-static uint64_t monotonic_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int terminal_columns(int fd)
 {
@@ -145,7 +138,7 @@ void zl_progress_open(struct zl_progress *p, int fd, const char *what, const cha
                               .total = total,
                               .fd = fd,
                               .quiet = quiet,
-                              .clock_ns = monotonic_ns};
+                              .clock_ns = zl_clock_ns};
     p->terminal = isatty(fd) && term && strcmp(term, "dumb") != 0;
     p->colour = p->terminal && !(no_colour && no_colour[0]);
     p->started_ns = p->shown_ns = p->clock_ns();

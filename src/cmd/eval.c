@@ -6,18 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "cmd/commands.h"
 
-static json_t *number(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
-}
-
 static int print_json(const struct zl_eval_result *r, struct zl_error *err)
 {
-    json_t *v = json_pack("{s:o, s:o, s:o, s:I, s:I, s:f}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
-                          "token_accuracy", number((double)r->correct / (double)r->tokens), "tokens", (json_int_t)r->tokens,
+    json_t *v = json_pack("{s:o, s:o, s:o, s:I, s:I, s:f}", "loss", zl_json_number(r->loss), "perplexity", zl_json_number(exp(r->loss)),
+                          "token_accuracy", zl_json_number((double)r->correct / (double)r->tokens), "tokens", (json_int_t)r->tokens,
                           "examples", (json_int_t)r->examples, "seconds", r->seconds);
     if (r->compared) {
         json_object_set_new(v, "exact_match", json_real((double)r->matched / (double)r->compared));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "cmd/inspect.h"
@@ -56,11 +57,6 @@ static const char *last_part(const char *name)
     return dot ? dot + 1 : name;
 }
 
-static json_t *number(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
-}
-
 static int gather(struct facts *f, const char *folder, struct zl_error *err)
 {
     char notes[1024] = "";
@@ -88,7 +84,7 @@ static int gather(struct facts *f, const char *folder, struct zl_error *err)
         b += pow(norm(m->b, size_b, &f->not_finite), 2);
         add_once(f->targets, zl_inspect_string(last_part(m->name)));
         add_once(f->ranks, json_integer(m->r));
-        add_once(f->scales, number((double)m->scale));
+        add_once(f->scales, zl_json_number((double)m->scale));
     }
     f->norm_a = sqrt(a);
     f->norm_b = sqrt(b);
@@ -102,9 +98,9 @@ static json_t *modules_json(const struct facts *f)
         const struct zl_adapter_module *m = &f->adapter.modules[i];
         uint64_t ignored = 0;
         json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:i, s:o, s:o, s:o}", "name", zl_inspect_string(m->name), "rank",
-                                              (int)m->r, "in", (int)m->in, "out", (int)m->out, "scale", number((double)m->scale),
-                                              "norm_a", number(norm(m->a, (uint64_t)m->r * m->in, &ignored)), "norm_b",
-                                              number(norm(m->b, (uint64_t)m->r * m->out, &ignored))));
+                                              (int)m->r, "in", (int)m->in, "out", (int)m->out, "scale", zl_json_number((double)m->scale),
+                                              "norm_a", zl_json_number(norm(m->a, (uint64_t)m->r * m->in, &ignored)), "norm_b",
+                                              zl_json_number(norm(m->b, (uint64_t)m->r * m->out, &ignored))));
     }
     return list;
 }
@@ -113,8 +109,8 @@ static int print_json(const struct zl_inspect_options *o, const struct facts *f,
 {
     json_t *v = json_pack("{s:s, s:o, s:I, s:I, s:O, s:O, s:O, s:o, s:o, s:I}", "kind", "adapter", "path",
                           zl_inspect_string(folder), "modules", (json_int_t)f->adapter.n, "parameters", (json_int_t)f->parameters,
-                          "targets", f->targets, "ranks", f->ranks, "scales", f->scales, "norm_a", number(f->norm_a), "norm_b",
-                          number(f->norm_b), "not_finite", (json_int_t)f->not_finite);
+                          "targets", f->targets, "ranks", f->ranks, "scales", f->scales, "norm_a", zl_json_number(f->norm_a), "norm_b",
+                          zl_json_number(f->norm_b), "not_finite", (json_int_t)f->not_finite);
     json_t *alpha = json_object_get(f->config, "lora_alpha"), *base = json_object_get(f->config, "base_model_name_or_path");
     json_object_set(v, "alpha", alpha ? alpha : json_null());
     json_object_set(v, "base_model", base ? base : json_null());

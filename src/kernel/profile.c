@@ -1,8 +1,6 @@
 /* Booking of kernel times: see profile.h. */
 #include "kernel/profile.h"
 
-#include <time.h>
-
 const char *const zl_part_names[ZL_PARTS] = {
     [ZL_PART_FORWARD] = "gemm_forward",
     [ZL_PART_BACKWARD] = "gemm_backward",
@@ -16,15 +14,8 @@ const char *const zl_part_names[ZL_PARTS] = {
     [ZL_PART_OPTIMIZER] = "optimizer",
 };
 
-uint64_t zl_profile_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void zl_profile_book(const struct zl_span *s)
 {
-    s->profile->ns[s->part] += zl_profile_now() - s->start_ns;
+    s->profile->ns[s->part] += zl_clock_ns() - s->start_ns;
     s->profile->calls[s->part]++;
 }

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "kernel/team.h"
 
 enum zl_part {
@@ -37,14 +38,13 @@ struct zl_span {
     uint64_t start_ns;
 };
 
-uint64_t zl_profile_now(void);
 void zl_profile_book(const struct zl_span *s);
 
 static inline struct zl_span zl_span_open(const struct zl_team *team, enum zl_part part)
 {
     struct zl_span s = {team->profile, part, 0};
     if (__builtin_expect(s.profile != 0, 0))
-        s.start_ns = zl_profile_now();
+        s.start_ns = zl_clock_ns();
     return s;
 }
 

@@ -9,13 +9,6 @@
 
 #define NS_PER_S 1000000000
 
-int64_t zl_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
 bool zl_futex_wait(const _Atomic uint32_t *word, uint32_t expected, int64_t deadline_ns)
 {
     struct timespec until, *limit = NULL;

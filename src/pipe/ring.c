@@ -125,7 +125,7 @@ static enum view await(struct side *mine, struct side *theirs, uint32_t blocked_
     if (view != BLOCKED || timeout_ns == 0)
         return view;
 
-    int64_t start = zl_clock_ns();
+    int64_t start = (int64_t)zl_clock_ns();
     int64_t deadline = timeout_ns < 0                   ? -1
                        : timeout_ns > INT64_MAX - start ? INT64_MAX
                                                         : start + timeout_ns;
@@ -143,7 +143,7 @@ static enum view await(struct side *mine, struct side *theirs, uint32_t blocked_
     }
     /* Only this side writes its counters; relaxed, since a reader wants a number and no order. */
     uint64_t waited = atomic_load_explicit(&mine->wait_ns, memory_order_relaxed);
-    atomic_store_explicit(&mine->wait_ns, waited + (uint64_t)(zl_clock_ns() - start),
+    atomic_store_explicit(&mine->wait_ns, waited + zl_clock_ns() - (uint64_t)start,
                           memory_order_relaxed);
     return view;
 }

@@ -6,16 +6,9 @@
 #include "pipe/stage.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "kernel/dequant.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Copy descriptor, arrays and activations to the next ring. false: it was aborted. */
 static bool hand_on(struct zl_stage *s, struct zl_packet *in, const float *y)
@@ -68,7 +61,7 @@ static bool work(struct zl_stage *s, struct zl_packet *in)
                             .n_seqs = (int)in->n_seqs,
                             .seqs = zl_packet_at(in, s->in_layout.seqs)};
     const struct zl_model *m = s->block.model;
-    uint64_t start = now_ns();
+    uint64_t start = zl_clock_ns();
     const float *x;
     if (s->in_layout.hidden) {
         x = zl_packet_at(in, s->in_layout.hidden);
@@ -77,15 +70,15 @@ static bool work(struct zl_stage *s, struct zl_packet *in)
         x = s->embedded;
     }
     const float *y = zl_block_forward(&s->block, &tok, x);
-    uint64_t forwarded = now_ns();
+    uint64_t forwarded = zl_clock_ns();
     if (s->out && !hand_on(s, in, y))
         return false;
-    uint64_t resumed = now_ns();
+    uint64_t resumed = zl_clock_ns();
     struct zl_report r = {.kind = in->kind, .stage = (uint32_t)s->index, .last_of_step = in->last_of_step,
                           .step = in->step, .micro = in->micro};
     local_loss(s, in, &tok, &r);
     update(s, in, &r);
-    r.busy_ns = forwarded - start + (now_ns() - resumed);
+    r.busy_ns = forwarded - start + (zl_clock_ns() - resumed);
     struct zl_report *to = zl_ring_reserve(s->reports);
     if (!to)
         return false;

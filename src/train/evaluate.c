@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "format/adapter.h"
@@ -29,13 +29,6 @@ struct evaluation {
     int threads;
     struct zl_eval_result *out;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ZL_ESTOPPED when the caller wants it. */
 static int look_around(const struct evaluation *e, struct zl_error *err)
@@ -219,7 +212,7 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
 {
     struct evaluation e = {.o = o, .out = out};
     struct zl_cores cores;
-    double start = now();
+    double start = zl_clock_seconds();
     *out = (struct zl_eval_result){0};
     const struct zl_corpus_request r = {.model = o->model,
                                         .loaded = o->loaded,
@@ -248,6 +241,6 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
         rc = measure_match(&e, err);
     zl_adapter_free(&e.own);
     zl_corpus_close(&e.corpus);
-    out->seconds = now() - start;
+    out->seconds = zl_clock_seconds() - start;
     return rc;
 }

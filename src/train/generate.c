@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "format/chat.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
@@ -24,13 +24,6 @@ struct generation {
     size_t n_held, capacity;
     bool stopped;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Hand out the first n bytes of what is held. */
 static bool hand_out(struct generation *g, size_t n)
@@ -110,12 +103,12 @@ static int answer(struct generation *g, struct zl_decoder *d, const struct zl_to
     struct zl_detokenizer *text = zl_detokenizer_new(t, true);
     struct zl_candidate *work = malloc(d->model->config.vocab * sizeof *work);
     int rc = text && work ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
-    double start = now();
+    double start = zl_clock_seconds();
     const float *logits = rc ? NULL : zl_decoder_feed(d, prompt->id, (int64_t)prompt->n);
     out->prompt_tokens = prompt->n;
-    out->prompt_seconds = now() - start;
+    out->prompt_seconds = zl_clock_seconds() - start;
     out->end = ZL_GENERATE_LENGTH;
-    start = now();
+    start = zl_clock_seconds();
     bool go_on = true;
     size_t n = 0;
     const char *piece;
@@ -140,7 +133,7 @@ static int answer(struct generation *g, struct zl_decoder *d, const struct zl_to
         out->end = ZL_GENERATE_STOP;
     else if (!go_on)
         out->end = ZL_GENERATE_REFUSED;
-    out->new_seconds = now() - start;
+    out->new_seconds = zl_clock_seconds() - start;
     zl_detokenizer_free(text);
     free(work);
     return rc;

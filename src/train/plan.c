@@ -4,19 +4,11 @@
  */
 #include "train/plan.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "train/setup.h"
 
 #define PROBE_SECONDS 4.0
 #define PROBE_MICRO 12 /* micro-batches at most */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct probe {
     double busy[ZL_STAGES_MAX]; /* seconds, by stage */
@@ -57,8 +49,8 @@ static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct pr
     if (rc)
         return rc;
     rc = zl_pipeline_start(&l, err);
-    const double end = now() + PROBE_SECONDS;
-    for (uint64_t i = 0; !rc && i < s->order.n_micro && i < PROBE_MICRO && (i < 2 || now() < end); i++) {
+    const double end = zl_clock_seconds() + PROBE_SECONDS;
+    for (uint64_t i = 0; !rc && i < s->order.n_micro && i < PROBE_MICRO && (i < 2 || zl_clock_seconds() < end); i++) {
         struct zl_packet *m = NULL;
         while (!(rc = stopped(hooks, err)) && !(m = zl_pipeline_slot(&l, 20000000)))
             take_reports(&l, s, p, 0);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "train/adapter.h"
 
@@ -253,11 +254,6 @@ void zl_setup_free(struct zl_setup *s)
     *s = (struct zl_setup){0};
 }
 
-static json_t *integer(uint64_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
 static json_t *describe_stages(const struct zl_setup *s)
 {
     json_t *list = json_array();
@@ -266,15 +262,15 @@ static json_t *describe_stages(const struct zl_setup *s)
         json_t *cpus = json_array(), *o = json_object();
         for (int i = 0; i < s->groups[k].n; i++)
             json_array_append_new(cpus, json_integer(s->groups[k].cpu[i]));
-        json_object_set_new(o, "first_layer", integer(c->first));
-        json_object_set_new(o, "layers", integer(c->n_own));
-        json_object_set_new(o, "look_ahead", integer(c->n_shadow));
+        json_object_set_new(o, "first_layer", zl_json_count(c->first));
+        json_object_set_new(o, "layers", zl_json_count(c->n_own));
+        json_object_set_new(o, "look_ahead", zl_json_count(c->n_shadow));
         json_object_set_new(o, "map", json_boolean(c->map));
         json_object_set_new(o, "frozen", json_boolean(c->frozen));
         json_object_set_new(o, "cpus", cpus);
-        json_object_set_new(o, "state_bytes", integer(s->plan.block[k].state_bytes));
-        json_object_set_new(o, "activation_bytes", integer(s->plan.block[k].activation_bytes));
-        json_object_set_new(o, "scratch_bytes", integer(s->plan.block[k].scratch_bytes));
+        json_object_set_new(o, "state_bytes", zl_json_count(s->plan.block[k].state_bytes));
+        json_object_set_new(o, "activation_bytes", zl_json_count(s->plan.block[k].activation_bytes));
+        json_object_set_new(o, "scratch_bytes", zl_json_count(s->plan.block[k].scratch_bytes));
         json_array_append_new(list, o);
     }
     return list;
@@ -300,22 +296,22 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     if (s->partition.n > 1)
         json_object_set_new(r, "readout", json_string(readouts[o->readout]));
     json_object_set_new(r, "stages", describe_stages(s));
-    json_object_set_new(r, "rank", integer(s->adapter_config.r));
+    json_object_set_new(r, "rank", zl_json_count(s->adapter_config.r));
     json_object_set_new(r, "alpha", json_real(s->adapter_config.alpha));
     json_object_set_new(r, "targets", targets);
-    json_object_set_new(r, "steps", integer(s->order.n_steps));
-    json_object_set_new(r, "micro_batches", integer(s->order.n_micro));
-    json_object_set_new(r, "examples", integer(s->corpus.train.n_examples));
-    json_object_set_new(r, "held_out_examples", integer(s->corpus.held_out.n_examples));
+    json_object_set_new(r, "steps", zl_json_count(s->order.n_steps));
+    json_object_set_new(r, "micro_batches", zl_json_count(s->order.n_micro));
+    json_object_set_new(r, "examples", zl_json_count(s->corpus.train.n_examples));
+    json_object_set_new(r, "held_out_examples", zl_json_count(s->corpus.held_out.n_examples));
     json_object_set_new(r, "largest_micro_batch_tokens", json_integer(s->pipeline.tokens));
     json_object_set_new(r, "local_vocabulary", json_integer(s->n_subset));
-    json_object_set_new(r, "map_tokens", integer(s->readouts.tokens));
+    json_object_set_new(r, "map_tokens", zl_json_count(s->readouts.tokens));
     json_object_set_new(r, "lr", json_real(o->lr));
-    json_object_set_new(r, "seed", integer(o->seed));
+    json_object_set_new(r, "seed", zl_json_count(o->seed));
     json_object_set_new(r, "recompute", json_string(recomputes[s->pipeline.recompute]));
     json_object_set_new(r, "compute", json_string(computes[s->pipeline.compute]));
-    json_object_set_new(r, "planned_bytes", integer(s->plan.total_bytes));
-    json_object_set_new(r, "expected_bytes", integer(zl_setup_expected_bytes(s)));
-    json_object_set_new(r, "weight_bytes", integer(s->corpus.model.weight_bytes));
+    json_object_set_new(r, "planned_bytes", zl_json_count(s->plan.total_bytes));
+    json_object_set_new(r, "expected_bytes", zl_json_count(zl_setup_expected_bytes(s)));
+    json_object_set_new(r, "weight_bytes", zl_json_count(s->corpus.model.weight_bytes));
     return r;
 }

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "pipe/pipeline.h"
@@ -39,13 +39,6 @@ struct driver {
     int rc;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Warm-up from lr/W to lr over W steps, then linear or cosine to 0 behind the last step, or constant. step counts from 1. */
 double zl_learning_rate(const struct zl_train_options *o, uint64_t step, uint64_t steps)
 {
@@ -66,7 +59,7 @@ double zl_learning_rate(const struct zl_train_options *o, uint64_t step, uint64_
 
 static void sample_memory(struct driver *d, bool now)
 {
-    uint64_t t = now_ns(), private_bytes = 0;
+    uint64_t t = zl_clock_ns(), private_bytes = 0;
     if (!now && t - d->last_pss_ns < 1000000000u)
         return;
     uint64_t pss = zl_memory_pss(&private_bytes);
@@ -86,7 +79,7 @@ static void fail(struct driver *d, int rc)
 static void book_step(struct driver *d, const struct zl_step_record *r)
 {
     const struct zl_step *step = &d->s->order.steps[r->step - 1];
-    const uint64_t t = now_ns();
+    const uint64_t t = zl_clock_ns();
     sample_memory(d, r->step == d->s->order.n_steps);
     d->tokens_done += step->n_tokens;
     d->steps_done = r->step;
@@ -131,7 +124,7 @@ static void book_eval(struct driver *d, const struct zl_eval_record *r)
     if (r->step == 0)
         d->first_eval = loss;
     d->last_eval = loss;
-    if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(now_ns() - d->start_ns) * 1e-9), d->err))
+    if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(zl_clock_ns() - d->start_ns) * 1e-9), d->err))
         fail(d, ZL_ESYSTEM);
     zl_note("held-out loss after step %llu: %.4f (%llu tokens)", (unsigned long long)r->step, loss,
             (unsigned long long)r->n);
@@ -218,7 +211,7 @@ static void drive(struct driver *d)
     const bool eval = d->s->eval_order.n_micro > 0;
     if (eval)
         feed_eval(d, 0);
-    d->start_ns = d->last_step_ns = now_ns();
+    d->start_ns = d->last_step_ns = zl_clock_ns();
     for (uint64_t step = 1; step <= steps && !stopping(d); step++) {
         feed_step(d, step);
         if (eval && (step == steps || (d->o->eval_every && step % d->o->eval_every == 0)))
