@@ -47,8 +47,7 @@ double zl_bench_time(int threads, void (*run)(void *context), void *context, dou
 
 int zl_bench_stopped(const struct zl_bench *b)
 {
-    const char *by = zl_hooks_stop(b->o->hooks);
-    return by ? zl_fail(b->err, ZL_ESTOPPED, "stopped by %s", by) : 0;
+    return zl_hooks_check(b->o->hooks, b->err);
 }
 
 void *zl_bench_take(struct zl_bench *b, uint64_t bytes)

@@ -44,15 +44,24 @@ static int open_own(const char *path, int flags, int *fd, struct zl_error *err)
     return zl_fail(err, ZL_ESYSTEM, "%s is not a plain file, expected a file of this run or nothing", path);
 }
 
+static int busy(const struct zl_run *r, struct zl_error *err)
+{
+    return zl_fail(err, ZL_ESYSTEM, "%s: another run is at work in this folder", r->dir);
+}
+
 static int take_lock(struct zl_run *r, struct zl_error *err)
 {
     char *path = zl_run_path(r, "lock");
     if (!path)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
     int rc = open_own(path, O_RDWR, &r->lock, err);
+    struct stat st;
     if (!rc && flock(r->lock, LOCK_EX | LOCK_NB))
-        rc = errno == EWOULDBLOCK ? zl_fail(err, ZL_ESYSTEM, "%s: another run is at work in this folder", r->dir)
-                                  : zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be locked", path);
+        rc = errno == EWOULDBLOCK ? busy(r, err) : zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be locked", path);
+    else if (!rc && (fstat(r->lock, &st) || st.st_nlink == 0))
+        rc = busy(r, err);
+    if (rc)
+        r->made = false; /* not ours alone */
     free(path);
     return rc;
 }
@@ -60,7 +69,10 @@ static int take_lock(struct zl_run *r, struct zl_error *err)
 int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *err)
 {
     *r = (struct zl_run){.lock = -1, .dir = strdup(dir)};
-    int rc = r->dir ? zl_folder_make(dir, err) : zl_fail(err, ZL_EMEMORY, "out of memory");
+    int rc = r->dir ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    r->made = access(dir, F_OK) != 0;
+    if (!rc)
+        rc = zl_folder_make(dir, err);
     if (!rc)
         rc = take_lock(r, err);
     if (!rc && !force && (has(r, "adapter") || has(r, "metrics.jsonl")))
@@ -81,11 +93,27 @@ int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *
 
 int zl_run_begin(struct zl_run *r, struct zl_error *err)
 {
+    r->begun = true;
     return ftruncate(fileno(r->metrics), 0) ? zl_fail_errno(err, ZL_ESYSTEM, "%s/metrics.jsonl cannot be emptied", r->dir) : 0;
+}
+
+/* The lock goes while it is held: who opened it meanwhile finds it held, or without a name. */
+static void leave_nothing(const struct zl_run *r)
+{
+    static const char *const names[] = {"metrics.jsonl", "lock"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = zl_run_path(r, names[i]);
+        if (path)
+            unlink(path);
+        free(path);
+    }
+    rmdir(r->dir);
 }
 
 void zl_run_close(struct zl_run *r)
 {
+    if (r->made && r->lock >= 0 && !r->begun)
+        leave_nothing(r);
     if (r->metrics)
         fclose(r->metrics);
     if (r->lock >= 0)

@@ -18,7 +18,8 @@
 
 struct zl_run {
     char *dir;
-    int lock; /* descriptor; -1: none */
+    int lock;         /* descriptor; -1: none */
+    bool made, begun; /* the folder was not there before; zl_run_begin was called */
     FILE *metrics;
 };
 
@@ -28,6 +29,8 @@ int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *
 
 /* The run is known to be possible and starts: empty the metrics of an earlier one. Its adapter stays until the new one replaces it. */
 int zl_run_begin(struct zl_run *r, struct zl_error *err);
+
+/* A folder that zl_run_open made goes again when the run never began. */
 void zl_run_close(struct zl_run *r);
 
 /* Path of something in the folder, malloc'd. */

@@ -30,13 +30,6 @@ struct evaluation {
     struct zl_eval_result *out;
 };
 
-/* ZL_ESTOPPED when the caller wants it. */
-static int look_around(const struct evaluation *e, struct zl_error *err)
-{
-    const char *by = zl_hooks_stop(e->o->hooks);
-    return by ? zl_fail(err, ZL_ESTOPPED, "stopped by %s", by) : 0;
-}
-
 static int measure_loss(struct evaluation *e, struct zl_error *err)
 {
     struct zl_dataset part = e->corpus.train; /* a view of the first examples; owns nothing */
@@ -83,7 +76,7 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
         e->out->correct += loss.correct;
         tokens += msg->n_tokens;
         zl_progress_update(&progress, i + 1, tokens, e->out->tokens ? sum / (double)e->out->tokens : 0);
-        rc = look_around(e, err);
+        rc = zl_hooks_check(e->o->hooks, err);
     }
     zl_progress_close(&progress);
     e->out->loss = e->out->tokens ? sum / (double)e->out->tokens : 0;
@@ -188,7 +181,7 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
         tokens += x->n;
         zl_progress_update(&progress, i + 1, tokens, __builtin_nan(""));
         if (!rc)
-            rc = look_around(e, err);
+            rc = zl_hooks_check(e->o->hooks, err);
     }
     zl_progress_close(&progress);
     if (!rc && e->out->compared == 0)

@@ -95,6 +95,17 @@ static int encode_prompt(const struct zl_generate_options *o, const char *model,
     return rc;
 }
 
+/* Logits behind the prompt; who wants to stop is asked between chunks, and then they mean nothing. */
+static const float *read_prompt(struct zl_decoder *d, const struct zl_ids *prompt, const struct zl_hooks *hooks)
+{
+    const float *logits = NULL;
+    for (size_t i = 0, n; i < prompt->n && !zl_hooks_stop(hooks); i += n) {
+        n = prompt->n - i < PROMPT_CHUNK ? prompt->n - i : PROMPT_CHUNK;
+        logits = zl_decoder_feed(d, prompt->id + i, (int64_t)n);
+    }
+    return logits;
+}
+
 static int answer(struct generation *g, struct zl_decoder *d, const struct zl_tokenizer *t, const struct zl_ids *prompt,
                   struct zl_generate_result *out, struct zl_error *err)
 {
@@ -104,7 +115,7 @@ static int answer(struct generation *g, struct zl_decoder *d, const struct zl_to
     struct zl_candidate *work = malloc(d->model->config.vocab * sizeof *work);
     int rc = text && work ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
     double start = zl_clock_seconds();
-    const float *logits = rc ? NULL : zl_decoder_feed(d, prompt->id, (int64_t)prompt->n);
+    const float *logits = rc ? NULL : read_prompt(d, prompt, o->hooks);
     out->prompt_tokens = prompt->n;
     out->prompt_seconds = zl_clock_seconds() - start;
     out->end = ZL_GENERATE_LENGTH;
@@ -166,9 +177,8 @@ static int generate(struct generation *g, const struct zl_loaded *l, struct zl_g
     }
     if (!rc)
         rc = answer(g, &d, l->tokenizer, &prompt, out, err);
-    const char *by = rc ? NULL : zl_hooks_stop(o->hooks);
-    if (by)
-        rc = zl_fail(err, ZL_ESTOPPED, "stopped by %s", by);
+    if (!rc)
+        rc = zl_hooks_check(o->hooks, err);
     zl_decoder_close(&d);
     zl_ids_free(&prompt);
     return rc;

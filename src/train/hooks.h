@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
+
 struct zl_hooks {
     /* Asked first before anything is written or put into shared memory; until then who wants to stop may end the process. Then asked
      * between micro-batches and between tokens, by the thread that does the call: NULL to go on, or who wants it to stop ("a
@@ -21,6 +23,13 @@ struct zl_hooks {
 static inline const char *zl_hooks_stop(const struct zl_hooks *h)
 {
     return h && h->stop ? h->stop(h->context) : NULL;
+}
+
+/* 0, or ZL_ESTOPPED with the sentence. */
+static inline int zl_hooks_check(const struct zl_hooks *h, struct zl_error *err)
+{
+    const char *by = zl_hooks_stop(h);
+    return by ? zl_fail(err, ZL_ESTOPPED, "stopped by %s", by) : 0;
 }
 
 #endif

@@ -31,18 +31,12 @@ static void take_reports(struct zl_pipeline *l, const struct zl_setup *s, struct
     }
 }
 
-static int stopped(const struct zl_hooks *hooks, struct zl_error *err)
-{
-    const char *by = zl_hooks_stop(hooks);
-    return by ? zl_fail(err, ZL_ESTOPPED, "stopped by %s", by) : 0;
-}
-
 static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct probe *p, struct zl_error *err)
 {
     struct zl_pipeline l;
     char note[256] = "";
     *p = (struct probe){0};
-    int rc = stopped(hooks, err);
+    int rc = zl_hooks_check(hooks, err);
     if (rc)
         return rc;
     rc = zl_pipeline_open(&l, &s->corpus.model, &s->partition, &s->pipeline, note, err);
@@ -52,7 +46,7 @@ static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct pr
     const double end = zl_clock_seconds() + PROBE_SECONDS;
     for (uint64_t i = 0; !rc && i < s->order.n_micro && i < PROBE_MICRO && (i < 2 || zl_clock_seconds() < end); i++) {
         struct zl_packet *m = NULL;
-        while (!(rc = stopped(hooks, err)) && !(m = zl_pipeline_slot(&l, 20000000)))
+        while (!(rc = zl_hooks_check(hooks, err)) && !(m = zl_pipeline_slot(&l, 20000000)))
             take_reports(&l, s, p, 0);
         if (rc)
             break;

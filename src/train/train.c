@@ -34,7 +34,9 @@ struct driver {
     uint64_t tokens_done, peak_pss, peak_private;
     uint64_t steps_done;
     double first_eval, last_eval, last_loss;
+    uint64_t last_eval_step;
     uint32_t skipped_in_a_row;
+    const char *stopped_by; /* NULL: nobody */
     struct zl_error *err;
     int rc;
 };
@@ -124,6 +126,7 @@ static void book_eval(struct driver *d, const struct zl_eval_record *r)
     if (r->step == 0)
         d->first_eval = loss;
     d->last_eval = loss;
+    d->last_eval_step = r->step;
     if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(zl_clock_ns() - d->start_ns) * 1e-9), d->err))
         fail(d, ZL_ESYSTEM);
     zl_note("held-out loss after step %llu: %.4f (%llu tokens)", (unsigned long long)r->step, loss,
@@ -156,10 +159,8 @@ static bool book_reports(struct driver *d, int64_t timeout_ns)
 /* Stop feeding? After a failure, or when the caller wants it. */
 static bool stopping(struct driver *d)
 {
-    const char *by = d->rc ? NULL : zl_hooks_stop(d->o->hooks);
-    if (by)
-        d->rc = zl_fail(d->err, ZL_ESTOPPED, "stopped by %s after step %llu of %llu", by, (unsigned long long)d->steps_done,
-                        (unsigned long long)d->s->order.n_steps);
+    if (!d->rc && (d->stopped_by = zl_hooks_stop(d->o->hooks)))
+        d->rc = ZL_ESTOPPED; /* the sentence comes when what is under way has been finished and counted */
     return d->rc != 0;
 }
 
@@ -276,7 +277,10 @@ static int run_pipeline(struct driver *d)
     drive(d);
     zl_progress_close(&d->progress);
     zl_pipeline_join(&d->pipeline);
-    rc = write_adapter(d);
+    if (d->stopped_by)
+        zl_fail(d->err, ZL_ESTOPPED, "stopped by %s after step %llu of %llu", d->stopped_by, (unsigned long long)d->steps_done,
+                (unsigned long long)s->order.n_steps);
+    rc = d->steps_done ? write_adapter(d) : 0;
     return d->rc ? d->rc : rc;
 }
 
@@ -286,7 +290,7 @@ static void say_result(const struct driver *d)
     zl_note("%llu steps, %llu tokens in %.1f s: %.0f tokens/s, peak memory %.0f MiB", (unsigned long long)d->steps_done,
             (unsigned long long)d->tokens_done, seconds, seconds > 0 ? (double)d->tokens_done / seconds : 0.0,
             (double)d->peak_pss / 1048576.0);
-    if (d->s->eval_order.n_micro)
+    if (d->last_eval_step == d->steps_done)
         zl_note("held-out loss %.4f before, %.4f after", d->first_eval, d->last_eval);
 }
 
@@ -294,9 +298,7 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
 {
     struct zl_setup setup;
     struct driver d = {.o = o, .s = &setup, .err = err, .first_eval = (double)NAN, .last_eval = (double)NAN};
-    int rc = zl_setup_check_compute(o->compute, err); /* first: opening the folder may overwrite a run */
-    if (!rc)
-        rc = zl_run_open(&d.run, o->output, o->force, err);
+    int rc = zl_run_open(&d.run, o->output, o->force, err);
     if (rc)
         return rc;
     rc = check_place(&d);
@@ -307,8 +309,8 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     rc = zl_setup_make(&setup, o, err);
     if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
-    if (!rc && stopping(&d)) /* from here on there is something to finish: look at once, then at every micro-batch */
-        rc = d.rc;
+    if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
+        rc = zl_hooks_check(o->hooks, err);
     if (!rc)
         rc = zl_run_begin(&d.run, err);
     if (!rc && o->configuration)
@@ -317,7 +319,7 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
         rc = zl_run_write_json(&d.run, "run.json", zl_setup_describe(&setup, o), err);
     if (!rc)
         rc = run_pipeline(&d);
-    if (!rc || rc == ZL_ESTOPPED)
+    if (d.steps_done && (!rc || rc == ZL_ESTOPPED))
         say_result(&d);
     zl_pipeline_close(&d.pipeline);
     zl_ledger_close(&d.ledger);
