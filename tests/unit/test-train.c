@@ -3,82 +3,27 @@
 
 #include <math.h>
 
-#include <jansson.h>
-
 #include "format/adapter.h"
-#include "tests/tiny.h"
+#include "tests/unit/tiny-run.h"
 #include "train/evaluate.h"
-#include "train/train.h"
 
 static struct tiny tiny;
-static const char *data_v[1];
-
 static struct zl_train_options defaults(const char *output)
 {
-    data_v[0] = tiny.data;
-    return (struct zl_train_options){
-        .model = tiny.model,
-        .data = {data_v, 1},
-        .output = output,
-        .eval_data = tiny.held_out,
-        .steps = 12,
-        .batch_tokens = 512,
-        .micro_batch_tokens = 200,
-        .max_length = 128,
-        .schedule = ZL_SCHEDULE_ZEROLOCK,
-        .stages = 2,
-        .readout = ZL_READOUT_SHADOW,
-        .ring_depth = 2,
-        .rank = 4,
-        .alpha = 8,
-        .lr = 1e-2,
-        .lr_schedule = ZL_LR_LINEAR,
-        .warmup = 0.1,
-        .beta1 = 0.9,
-        .beta2 = 0.99,
-        .adam_eps = 1e-8,
-        .clip = 1,
-        .threads = 2,
-        .quiet = true,
-    };
-}
-
-/* The run's adapter file, malloc'd. */
-static char *run(struct zl_train_options o, size_t *size)
-{
-    char path[700];
-    struct zl_error err = {0};
-    if (zl_train_run(&o, &err))
-        fail_msg("%s", err.text);
-    snprintf(path, sizeof path, "%s/adapter/adapter_model.safetensors", o.output);
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    char *bytes = malloc(1 << 20);
-    *size = fread(bytes, 1, 1 << 20, f);
-    assert_true(*size > 1000 && *size < 1 << 20);
-    fclose(f);
-    return bytes;
+    return tiny_run_options(&tiny, output);
 }
 
 /* Held-out losses before the first and after the last step. */
 static void eval_losses(const char *output, double *before, double *after)
 {
-    char path[700], *line = NULL;
-    size_t n = 0;
+    json_t *metrics = tiny_run_metrics(output);
+    const json_t *o;
+    size_t i;
     int seen = 0;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", output);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    while (getline(&line, &n, f) > 0) {
-        json_t *o = json_loads(line, 0, NULL);
-        assert_non_null(o);
-        json_t *loss = json_object_get(o, "eval_loss");
-        if (loss)
-            *(seen++ ? after : before) = json_number_value(loss);
-        json_decref(o);
-    }
-    free(line);
-    fclose(f);
+    json_array_foreach(metrics, i, o)
+        if (json_object_get(o, "eval_loss"))
+            *(seen++ ? after : before) = tiny_run_number(o, "eval_loss");
+    json_decref(metrics);
     assert_int_equal(seen, 2);
 }
 
@@ -105,7 +50,7 @@ static void every_schedule_and_readout_learns(void **state)
         o.readout = runs[i].readout;
         o.stages = runs[i].stages;
         o.steps = 40;
-        free(run(o, &size));
+        free(tiny_run(o, &size));
         eval_losses(o.output, &before, &after);
         print_message("  %-8s held-out loss %.4f -> %.4f (bound: a fall of 0.3)\n", runs[i].name, before, after);
         assert_true(after < before - 0.3);
@@ -129,7 +74,7 @@ static void bytes_do_not_depend_on_threads_ring_depth_or_the_run(void **state)
             o.schedule = schedule ? ZL_SCHEDULE_BP : ZL_SCHEDULE_ZEROLOCK;
             o.threads = ways[i].threads;
             o.ring_depth = ways[i].ring_depth;
-            char *bytes = run(o, &size);
+            char *bytes = tiny_run(o, &size);
             if (!first) {
                 first = bytes;
                 first_size = size;
@@ -148,10 +93,10 @@ static void the_seed_changes_the_adapter(void **state)
     (void)state;
     size_t a, b;
     struct zl_train_options o = defaults(tiny_path(&tiny, "seed0"));
-    char *x = run(o, &a);
+    char *x = tiny_run(o, &a);
     o.output = tiny_path(&tiny, "seed1");
     o.seed = 1;
-    char *y = run(o, &b);
+    char *y = tiny_run(o, &b);
     assert_int_equal(a, b);
     assert_memory_not_equal(x, y, a);
     free(x);
@@ -168,7 +113,7 @@ static void before_the_first_step_the_loss_is_the_base_models(void **state)
     const struct zl_eval_options e = {.model = tiny.model, .data = {held_out, 1}, .max_length = 128, .quiet = true};
     size_t size;
     double before = 0, after = 0;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &before, &after);
     assert_int_equal(zl_eval_run(&e, &r, &err), 0);
     print_message("  %.9f and %.9f, bound 1e-8\n", before, r.loss);
@@ -192,7 +137,7 @@ static void a_frozen_stage_keeps_its_adapter_at_zero(void **state)
     size_t size, moved = 0, still = 0;
     o.freeze.v = freeze;
     o.freeze.n = 1;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     snprintf(path, sizeof path, "%s/adapter", o.output);
     assert_int_equal(zl_adapter_read(path, &a, NULL, 0, &err), 0);
     for (size_t i = 0; i < a.n; i++) {
@@ -213,11 +158,11 @@ static void a_finished_run_is_not_overwritten_unasked(void **state)
     struct zl_train_options o = defaults(tiny_path(&tiny, "twice"));
     struct zl_error err = {0};
     size_t size;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     assert_int_equal(zl_train_run(&o, &err), ZL_EUSAGE);
     assert_non_null(strstr(err.text, "--force"));
     o.force = true;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
 }
 
 static void a_start_that_failed_does_not_stand_in_the_way(void **state)
@@ -229,7 +174,7 @@ static void a_start_that_failed_does_not_stand_in_the_way(void **state)
     o.model = tiny_path(&tiny, "nowhere");
     assert_int_not_equal(zl_train_run(&o, &err), 0);
     o.model = tiny.model;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
 }
 
 /* Examples longer than a micro-batch are alone in one, and compute again what would not fit: the same adapter but for rounding. */
@@ -240,15 +185,15 @@ static void micro_batch_size_changes_only_rounding(void **state)
     double before = 0, large = 0, small = 0, least = 0;
     size_t size;
     o.batch_tokens = o.micro_batch_tokens = 512;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &before, &large);
     o.output = tiny_path(&tiny, "small");
     o.micro_batch_tokens = 24;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &before, &small);
     o.output = tiny_path(&tiny, "least");
     o.recompute = ZL_RECOMPUTE_FULL;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &before, &least);
     print_message("  512: %.7f, 24: %.7f, 24 computed again: %.7f (bounds 1e-4, 0)\n", large, small, least);
     assert_true(fabs(large - small) < 1e-4);
@@ -261,11 +206,11 @@ static void training_goes_on_from_an_adapter(void **state)
     struct zl_train_options o = defaults(tiny_path(&tiny, "first"));
     size_t size;
     double before = 0, after = 0, again = 0, end = 0;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &before, &after);
     o.init_adapter = o.output;
     o.output = tiny_path(&tiny, "second");
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     eval_losses(o.output, &again, &end);
     print_message("  first run ends at %.7f, the second starts at %.7f (bound 1e-6)\n", after, again);
     assert_true(fabs(after - again) < 1e-6);
@@ -280,11 +225,11 @@ static void edges_finish(void **state)
     o.batch_tokens = o.micro_batch_tokens = 64;
     o.stages = 6;
     o.ring_depth = 1;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
     o.output = tiny_path(&tiny, "edge2");
     o.stages = 1;
     o.steps = 3;
-    free(run(o, &size));
+    free(tiny_run(o, &size));
 }
 
 static int setup(void **state)
