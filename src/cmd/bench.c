@@ -127,7 +127,7 @@ static void keep_peak(void *context, const struct zl_bench_peak *p)
     json_object_set_new(context, "cpu", json_string(p->cpu));
     json_object_set_new(context, "threads", json_integer(p->threads));
     json_object_set_new(context, "isa", json_string(isa_names[p->isa]));
-    json_object_set_new(context, "compute", json_string(p->compute == ZL_COMPUTE_BF16 ? "bf16" : "f32"));
+    json_object_set_new(context, "compute", json_string(zl_compute_names[p->compute]));
     json_object_set_new(context, "peak",
                         json_pack("{s:f, s:f, s:o, s:s, s:f}", "gflops", p->gflops, "all_threads_gflops", p->all_gflops, "isa_gflops",
                                   isa, "microkernel", p->microkernel, "microkernel_gflops", p->microkernel_gflops));

@@ -8,7 +8,6 @@
 
 #define FIELD(f) .offset = offsetof(struct zl_bench_options, f)
 
-static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
 static const char *const parts[] = {"gemm", "ops", "step"};
 
 static const struct zl_option options[] = {
@@ -24,7 +23,7 @@ static const struct zl_option options[] = {
     {.name = "compute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(compute),
-     .choices = computes,
+     .choices = zl_compute_names,
      .fallback = "f32",
      .also = "dtype precision",
      .help = "Number format in which products with frozen weights are multiplied. Shares stay those of the float32 peak."},

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "cmd/commands.h"
 
-static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
 
 #define FIELD(f) .offset = offsetof(struct zl_eval_options, f)
 
@@ -70,7 +69,7 @@ static const struct zl_option options[] = {
     {.name = "compute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(compute),
-     .choices = computes,
+     .choices = zl_compute_names,
      .fallback = "f32",
      .also = "compute-type dtype precision bf16",
      .help = "Format in which the layers multiply by the weights, as for 'zerolock train'. Answers are generated in float32."},

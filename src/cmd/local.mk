@@ -1,6 +1,6 @@
 # The command line: tables and parsing as a library of its own, so that tests link it; one file a subcommand.
 noinst_LTLIBRARIES += libzl_cmd.la
-libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
+libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS)
 libzl_cmd_la_SOURCES = \
 	src/cmd/bench_options.c \
 	src/cmd/commands.h \
@@ -14,7 +14,7 @@ libzl_cmd_la_SOURCES = \
 	src/cmd/suggest.c \
 	src/cmd/train_options.c \
 	src/cmd/train_settle.c
-L_CMD = libzl_cmd.la $(YAML_LIBS) $(L_BASE)
+L_CMD = libzl_cmd.la $(YAML_LIBS) $(L_BENCH)
 
 bin_PROGRAMS += zerolock
 zerolock_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
@@ -30,4 +30,4 @@ zerolock_SOURCES = \
 	src/cmd/plan.c \
 	src/cmd/process.c \
 	src/cmd/train.c
-zerolock_LDADD = $(L_CMD) $(L_BENCH)
+zerolock_LDADD = $(L_CMD)

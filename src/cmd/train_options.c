@@ -8,15 +8,9 @@
 
 #define FIELD(f) .offset = offsetof(struct zl_train_options, f)
 
-static const char *const schedules[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock", NULL};
 static const char *const lr_schedules[] = {
     [ZL_LR_LINEAR] = "linear", [ZL_LR_COSINE] = "cosine", [ZL_LR_CONSTANT] = "constant", NULL};
-static const char *const readouts[] = {
-    [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow", NULL};
 static const char *const vocabularies[] = {[ZL_LOCAL_VOCABULARY_DATA] = "data", [ZL_LOCAL_VOCABULARY_FULL] = "full", NULL};
-static const char *const recomputes[] = {
-    [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full", NULL};
-static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
 static const char *const presets[] = {[ZL_PRESET_NONE] = "none", [ZL_PRESET_PAPER] = "paper", NULL};
 
 static const struct zl_operand operands[] = {
@@ -129,7 +123,7 @@ static const struct zl_option options[] = {
      .letter = 's',
      .kind = ZL_OPTION_CHOICE,
      FIELD(schedule),
-     .choices = schedules,
+     .choices = zl_schedule_names,
      .fallback = "zerolock",
      .group = "Schedule",
      .help = "zerolock: the model is cut into stages that train on losses of their own and never wait for a later one. bp: one stage, "
@@ -164,7 +158,7 @@ static const struct zl_option options[] = {
      .letter = 'r',
      .kind = ZL_OPTION_CHOICE,
      FIELD(readout),
-     .choices = readouts,
+     .choices = zl_readout_names,
      .fallback = "shadow",
      .help = "How a stage that is not the last turns its output into a prediction. lens: the model's final norm and head. ridge: a "
              "fitted linear map before them. shadow: the next --look-ahead layers with adapters of the stage's own, then the map."},
@@ -318,7 +312,7 @@ static const struct zl_option options[] = {
     {.name = "recompute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(recompute),
-     .choices = recomputes,
+     .choices = zl_recompute_names,
      .fallback = "none",
      .also = "gradient-checkpointing activation-checkpointing checkpoint-activations",
      .help = "What the backward pass computes again instead of keeping it. selective: the inner half of each MLP. full: each layer from "
@@ -326,7 +320,7 @@ static const struct zl_option options[] = {
     {.name = "compute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(compute),
-     .choices = computes,
+     .choices = zl_compute_names,
      .fallback = "f32",
      .also = "compute-type dtype precision bf16",
      .help = "Format in which the layers multiply by the frozen weights. bf16: both factors rounded to bfloat16, sums in float32; "

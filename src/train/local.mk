@@ -9,7 +9,7 @@ libzl_train_la_SOURCES = \
 	src/train/ledger.c src/train/ledger.h \
 	src/train/loaded.c src/train/loaded.h \
 	src/train/metrics.c src/train/metrics.h \
-	src/train/options.h \
+	src/train/options.c src/train/options.h \
 	src/train/plan.c src/train/plan.h \
 	src/train/readouts.c src/train/readouts.h \
 	src/train/sample.c src/train/sample.h \

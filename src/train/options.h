@@ -70,4 +70,7 @@ struct zl_train_options {
     struct zl_given given;
 };
 
+/* What people call the values of these enums, by value; NULL behind the last. */
+extern const char *const zl_schedule_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[];
+
 #endif

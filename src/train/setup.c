@@ -278,12 +278,6 @@ static json_t *describe_stages(const struct zl_setup *s)
 
 json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_options *o)
 {
-    static const char *const schedules[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock"};
-    static const char *const readouts[] = {
-        [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow"};
-    static const char *const recomputes[] = {
-        [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full"};
-    static const char *const computes[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16"};
     json_t *r = json_object(), *data = json_array(), *targets = json_array();
     for (size_t i = 0; i < o->data.n; i++)
         json_array_append_new(data, json_string(o->data.v[i]));
@@ -292,9 +286,9 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "zerolock", json_string(PACKAGE_VERSION));
     json_object_set_new(r, "model", json_string(o->model));
     json_object_set_new(r, "data", data);
-    json_object_set_new(r, "schedule", json_string(schedules[o->schedule]));
+    json_object_set_new(r, "schedule", json_string(zl_schedule_names[o->schedule]));
     if (s->partition.n > 1)
-        json_object_set_new(r, "readout", json_string(readouts[o->readout]));
+        json_object_set_new(r, "readout", json_string(zl_readout_names[o->readout]));
     json_object_set_new(r, "stages", describe_stages(s));
     json_object_set_new(r, "rank", zl_json_count(s->adapter_config.r));
     json_object_set_new(r, "alpha", json_real(s->adapter_config.alpha));
@@ -308,8 +302,8 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "map_tokens", zl_json_count(s->readouts.tokens));
     json_object_set_new(r, "lr", json_real(o->lr));
     json_object_set_new(r, "seed", zl_json_count(o->seed));
-    json_object_set_new(r, "recompute", json_string(recomputes[s->pipeline.recompute]));
-    json_object_set_new(r, "compute", json_string(computes[s->pipeline.compute]));
+    json_object_set_new(r, "recompute", json_string(zl_recompute_names[s->pipeline.recompute]));
+    json_object_set_new(r, "compute", json_string(zl_compute_names[s->pipeline.compute]));
     json_object_set_new(r, "planned_bytes", zl_json_count(s->plan.total_bytes));
     json_object_set_new(r, "expected_bytes", zl_json_count(zl_setup_expected_bytes(s)));
     json_object_set_new(r, "weight_bytes", zl_json_count(s->corpus.model.weight_bytes));

@@ -1,0 +1,11 @@
+/* The words for the values of options: see options.h. The command line reads them, run.json and bench write them. */
+#include "train/options.h"
+
+#include <stddef.h>
+
+const char *const zl_schedule_names[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock", NULL};
+const char *const zl_readout_names[] = {
+    [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow", NULL};
+const char *const zl_recompute_names[] = {
+    [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full", NULL};
+const char *const zl_compute_names[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
