@@ -4,6 +4,7 @@
  */
 #include "tests/unit/gguf_bytes.h"
 
+#include <jansson.h>
 #include <math.h>
 
 #include "base/log.h"
@@ -133,6 +134,9 @@ static void rows_beyond_the_tokenizer_take_part_in_the_softmax(void **state)
     zl_model_close(&m);
     variant_weights(&tiny, set_rows, &(uint64_t){300});
     ASSERT_REFUSED("model.embed_tokens.weight", "[300][32]", "[260][32]"); /* the configuration says otherwise */
+    variant_weights(&tiny, set_rows, &(uint64_t){0});
+    ASSERT_REFUSED("model.embed_tokens.weight", "[0][32]", "[260][32]");
+    variant_weights(&tiny, set_rows, &(uint64_t){300});
     variant_config(&tiny, "{\"vocab_size\": 300}");
     const double padded = open_and_loss(&m); /* 40 more logits of 0 in each denominator */
     print_message("  loss %.6f with 40 more rows, %.6f without\n", padded, exact);
@@ -331,6 +335,53 @@ static void flatten(struct variant_tensors *v, const void *arg)
     e->n_dims = 1;
 }
 
+/* In the header of model.safetensors the tensor's F32 becomes I32, of the same size. */
+static void make_integers(const char *name)
+{
+    char path[400], quoted[100], header[64 << 10];
+    snprintf(path, sizeof path, "%s/model.safetensors", tiny.model);
+    FILE *f = fopen(path, "r+b");
+    const size_t n = fread(header, 1, sizeof header - 1, f);
+    header[n] = '\0';
+    snprintf(quoted, sizeof quoted, "\"%s\"", name);
+    char *entry = memmem(header, n, quoted, strlen(quoted)), *at = entry ? strstr(entry, "F32") : NULL;
+    assert_non_null(at);
+    fseek(f, at - header, SEEK_SET);
+    fputc('I', f);
+    fclose(f);
+}
+
+static void split_weights(void)
+{
+    char path[400];
+    struct zl_tensors *whole;
+    struct zl_error err = {0};
+    snprintf(path, sizeof path, "%s/model.safetensors", tiny.model);
+    assert_accepted(zl_safetensors_open(path, &whole, &err), &err);
+    json_t *map = json_object();
+    for (uint32_t part = 0; part < 2; part++) {
+        struct zl_safetensors_entry e[64];
+        char name[64];
+        size_t n = 0;
+        snprintf(name, sizeof name, "model-0000%u-of-00002.safetensors", part + 1);
+        for (size_t i = part; i < zl_tensors_count(whole); i += 2) {
+            const struct zl_named_tensor *t = zl_tensors_at(whole, i);
+            e[n] = (struct zl_safetensors_entry){.name = t->name, .n_dims = t->t.n_dims, .data = t->t.data};
+            memcpy(e[n++].shape, t->t.shape, sizeof e[0].shape);
+            json_object_set_new(map, t->name, json_string(name));
+        }
+        snprintf(path, sizeof path, "%s/%s", tiny.model, name);
+        assert_accepted(zl_safetensors_write(path, e, n, NULL, &err), &err);
+    }
+    zl_tensors_close(whole);
+    snprintf(path, sizeof path, "%s/model.safetensors", tiny.model);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", tiny.model);
+    json_t *index = json_pack("{s:{}, s:o}", "metadata", "weight_map", map);
+    assert_int_equal(json_dump_file(index, path, 0), 0);
+    json_decref(index);
+}
+
 static void wrong_shapes_and_types_name_the_tensor(void **state)
 {
     (void)state;
@@ -340,18 +391,38 @@ static void wrong_shapes_and_types_name_the_tensor(void **state)
     variant_weights(&tiny, flatten, "model.layers.0.self_attn.q_proj.weight");
     ASSERT_REFUSED("model.layers.0.self_attn.q_proj.weight", "[1024]", "[32][32]");
 
-    /* the header's first "F32" becomes I32, of the same size: embed_tokens is the first by name */
-    char path[400], header[64 << 10];
-    snprintf(path, sizeof path, "%s/model.safetensors", tiny.model);
-    FILE *f = fopen(path, "r+b");
-    const size_t n = fread(header, 1, sizeof header - 1, f);
-    header[n] = '\0';
-    char *at = memmem(header, n, "F32", 3);
-    assert_non_null(at);
-    fseek(f, at - header, SEEK_SET);
-    fputc('I', f);
-    fclose(f);
+    make_integers("model.embed_tokens.weight");
     ASSERT_REFUSED("model.safetensors", "model.embed_tokens.weight", "I32");
+}
+
+static void a_type_that_we_lack_matters_only_where_it_is_needed(void **state)
+{
+    (void)state;
+    struct zl_model m;
+    const double want = open_and_loss(&m);
+    zl_model_close(&m);
+    variant_weights(&tiny, add_strangers, NULL);
+    make_integers("model.layers.2.mlp.up_proj.weight");
+    assert_true(open_and_loss(&m) == want);
+    assert_int_equal(m.n_unused, 3);
+    zl_model_close(&m);
+}
+
+/* The weights in two files and an index, as exporters write what is too large for one. */
+static void a_model_in_shards_is_the_same(void **state)
+{
+    (void)state;
+    struct zl_model m;
+    const double want = open_and_loss(&m);
+    zl_model_close(&m);
+    split_weights();
+    assert_true(open_and_loss(&m) == want);
+    assert_int_equal(m.n_unused, 0);
+    zl_model_close(&m);
+    char path[400];
+    snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", tiny.model);
+    assert_int_equal(unlink(path), 0);
+    ASSERT_REFUSED("model-00002-of-00002.safetensors");
 }
 
 static void add_biases(struct variant_tensors *v, const void *arg)
@@ -528,6 +599,8 @@ int main(void)
         TINY_TEST(known_prefixes_are_accepted_and_others_refused),
         TINY_TEST(unused_tensors_are_listed),
         TINY_TEST(wrong_shapes_and_types_name_the_tensor),
+        TINY_TEST(a_type_that_we_lack_matters_only_where_it_is_needed),
+        TINY_TEST(a_model_in_shards_is_the_same),
         TINY_TEST(biases_follow_the_configuration),
         TINY_TEST(the_rotary_table_holds_beyond_the_original_context),
         TINY_TEST(dynamic_scaling_is_refused_where_it_would_matter),
