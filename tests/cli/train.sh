@@ -33,6 +33,14 @@ if has_config; then
     cmp -s first again/adapter/adapter_model.safetensors || fail 'config.yaml gives another adapter'
 fi
 
+# nothing to train on is an error that counts, and leaves nothing
+printf '{"prompt": "a", "completion": ""}\n{"prompt": "b", "completion": ""}\n' >hollow.jsonl
+run 1 train model hollow.jsonl -o hollow -l 256
+one_sentence
+says err '2 rows'
+says err '2 dropped'
+[ ! -e hollow ] || fail 'a run without data has left its folder'
+
 run 0 eval model held-out.jsonl -l 256
 says out 'loss'
 says out 'perplexity'

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
+#include "base/log.h"
 #include "tests/unit/tiny-run.h"
+#include "tests/variant.h"
 
 static struct tiny tiny;
 
@@ -132,6 +134,47 @@ static void the_gradient_norm_is_that_before_clipping(void **state)
     assert_true(norm[0] > 1e-4 && norm[0] == norm[1]);
 }
 
+/* ---- an adapter that no gradient reaches: nothing of layer 1's attention gets out ---- */
+
+static void silence_layer_1(struct variant_tensors *v, const void *arg)
+{
+    static const float zeros[32 * 32];
+    (void)arg;
+    variant_find(v, "model.layers.1.self_attn.o_proj.weight")->data = zeros;
+}
+
+static void note_down(void *context, bool warning, const char *text)
+{
+    char *said = context;
+    if (warning)
+        snprintf(said + strlen(said), 4096 - strlen(said), "%s\n", text);
+}
+
+static void an_adapter_that_does_not_learn_is_named_once(void **state)
+{
+    (void)state;
+    struct tiny silent;
+    const char *targets[] = {"q_proj", "v_proj"};
+    char said[4096] = "";
+    size_t size;
+    tiny_make(&silent, 3, 20);
+    variant_weights(&silent, silence_layer_1, NULL);
+    struct zl_train_options o = tiny_run_options(&silent, tiny_path(&silent, "run"));
+    o.schedule = ZL_SCHEDULE_BP;
+    o.targets.v = targets;
+    o.targets.n = 2;
+    o.steps = 5;
+    zl_log_thread_to(note_down, said);
+    free(tiny_run(o, &size));
+    zl_log_thread_to(NULL, NULL);
+    print_message("  %s", said);
+    assert_non_null(strstr(said, "model.layers.1.self_attn.q_proj.lora_A"));
+    const char *once = strstr(said, "does not learn\n");
+    assert_non_null(once);
+    assert_null(strstr(once + 1, "does not learn\n"));
+    tiny_remove(&silent);
+}
+
 /* ---- a step of two examples, of 3 and 97 labels, in one micro-batch or in two ---- */
 
 struct accumulated {
@@ -206,6 +249,7 @@ int main(void)
         cmocka_unit_test(steps_tokens_and_evaluations_are_those_asked_for),
         cmocka_unit_test(learning_rates_follow_the_schedule),
         cmocka_unit_test(the_gradient_norm_is_that_before_clipping),
+        cmocka_unit_test(an_adapter_that_does_not_learn_is_named_once),
         cmocka_unit_test(accumulation_gives_the_gradient_of_the_batch_in_the_memory_of_a_part),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
