@@ -150,14 +150,6 @@ void zl_log_quiet(bool quiet)
     pthread_mutex_unlock(&lock);
 }
 
-bool zl_log_is_quiet(void)
-{
-    pthread_mutex_lock(&lock);
-    bool q = quiet_notes;
-    pthread_mutex_unlock(&lock);
-    return q;
-}
-
 void zl_log_to(int fd)
 {
     pthread_mutex_lock(&lock);

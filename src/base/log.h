@@ -23,7 +23,6 @@ void zl_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void zl_log_error(const struct zl_error *err);
 
 void zl_log_quiet(bool quiet); /* drop notes */
-bool zl_log_is_quiet(void);
 
 /* Where lines go: nowhere (-1) until the program, in main, says which file descriptor. */
 void zl_log_to(int fd);

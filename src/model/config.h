@@ -41,6 +41,8 @@ struct zl_config {
     struct zl_rope_config rope;
 };
 
+/* Read and check config.json of a folder, or the metadata of a GGUF file. ZL_EINPUT names the key, what it holds and what was expected;
+ * after 0 every size is within bounds that its products fit in 64 bits. */
 int zl_config_from_hf(const char *dir, struct zl_config *c, struct zl_error *err);
 int zl_config_from_gguf(const struct zl_gguf *g, struct zl_config *c, struct zl_error *err);
 

@@ -39,6 +39,7 @@ char *zl_run_path(const struct zl_run *r, const char *name);
 /* Append one object as a line and flush it. Takes the reference. */
 int zl_run_metric(struct zl_run *r, json_t *object, struct zl_error *err);
 
+/* Write a file of the folder anew: it holds the old content or the new one, never a part. The object's reference is taken. */
 int zl_run_write_text(const struct zl_run *r, const char *name, const char *text, struct zl_error *err);
 int zl_run_write_json(const struct zl_run *r, const char *name, json_t *object, struct zl_error *err);
 

@@ -29,6 +29,9 @@ struct zl_corpus_request {
     uint64_t positions;        /* the longest sequence in use, where that is more than max_length; else 0 */
     bool quiet;                /* no data report */
 };
+
+/* Open the model and its tokenizer, tokenize the data, hold rows out, print the data report to standard error. Refuses ids that the
+ * embedding lacks, warns about rows of zeros among the used ones. On failure *c is closed. */
 int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err);
 void zl_corpus_close(struct zl_corpus *c);
 

@@ -37,6 +37,8 @@ struct zl_eval_result {
     double seconds;
 };
 
+/* Fill *out. ZL_ESTOPPED when the hooks ask for it, between micro-batches and between the tokens of an answer; ZL_EINPUT also when
+ * nothing of the data is trained; ZL_EUSAGE when exact_match finds no row with one prompt and one completion. */
 int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, struct zl_error *err);
 
 #endif

@@ -13,6 +13,7 @@ struct zl_moment { /* what is known at a step beside the stages' reports */
     double epoch;
 };
 
+/* New references. A mean over nothing and a number that is not finite are null. */
 json_t *zl_metrics_step(const struct zl_step_record *r, uint32_t stages, const struct zl_moment *now);
 json_t *zl_metrics_eval(const struct zl_eval_record *r, double seconds);
 
