@@ -7,6 +7,7 @@
 
 #include "format/adapter_impl.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,6 +251,9 @@ int zl_adapter_settings_module(struct zl_adapter_settings *s, const char *module
         return rc;
     *r = (uint32_t)rank;
     *scale = (float)(alpha / (s->rslora ? sqrt(rank) : rank));
+    if (!isfinite(*scale) || !(*scale >= FLT_MIN))
+        return zl_fail(err, ZL_EINPUT, "%s: lora_alpha %g with rank %g gives the module \"%s\" a scale that float32 cannot hold", s->path,
+                       (double)alpha, (double)rank, zl_quote(module).s);
     return 0;
 }
 

@@ -618,6 +618,20 @@ static void reference_adapters_are_read(void **state)
     ASSERT_REJECTED(rc, &err, "modules_to_save", "classifier");
 }
 
+static void a_scale_that_float32_cannot_hold_is_rejected(void **state)
+{
+    (void)state;
+    static const char *const alphas[] = {"1e308", "1e-308", "1e-39"};
+    for (size_t i = 0; i < sizeof alphas / sizeof *alphas; i++) {
+        char config[96];
+        struct zl_adapter a;
+        struct zl_error err;
+        snprintf(config, sizeof config, "{\"peft_type\":\"LORA\",\"r\":2,\"lora_alpha\":%s}", alphas[i]);
+        assert_int_equal(read_config(config, &a, &err), ZL_EINPUT);
+        assert_non_null(strstr(err.text, "lora_alpha"));
+    }
+}
+
 /* An adapter of NaN tells its user nothing until it answers nonsense. */
 static void an_adapter_that_is_not_finite_is_not_written(void **state)
 {
@@ -654,6 +668,7 @@ int main(void)
         FILES_TEST(ranks_and_scales_of_their_own_read_back),
         FILES_TEST(the_locale_changes_no_byte),
         FILES_TEST(what_readers_would_take_wrong_is_not_written),
+        FILES_TEST(a_scale_that_float32_cannot_hold_is_rejected),
         FILES_TEST(an_adapter_that_is_not_finite_is_not_written),
         FILES_TEST(foreign_folders_are_not_replaced),
         FILES_TEST(a_failed_write_leaves_the_old_adapter),
