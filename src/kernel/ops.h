@@ -33,7 +33,7 @@ void zl_gated(const struct zl_team *team, enum zl_activation act, int64_t t, int
               int64_t ldg, float *h, int64_t ldh);
 
 /* From dh (row stride ldh) and the saved gate and up: dgate, dup (row stride ldg); they may overwrite gate and up. When h is
- * not NULL it also receives act(gate)*up again, at row stride ldh (needed for the gradient of the layer behind); h must not be dh. */
+ * not NULL it also receives act(gate)*up again, at row stride ldh (needed for the gradient of the layer behind); h may be dh. */
 void zl_gated_backward(const struct zl_team *team, enum zl_activation act, int64_t t, int64_t f, const float *dh, int64_t ldh,
                        const float *gate, const float *up, int64_t ldg, float *dgate, float *dup, float *h);
 

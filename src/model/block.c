@@ -81,15 +81,23 @@ static void take_activations(struct zl_block *b, struct zl_arena *a, int64_t tok
     zl_work_take(a, &b->work, c, wider, tokens, s->train);
     if (!s->has_loss)
         return;
-    for (int i = 0; i < 3; i++)
-        b->rows[i] = i == 1 && !s->map ? NULL : zl_arena_take(a, rows);
+    /* Between forward and backward the wide buffer is free for the labelled rows, and the last output for the gradient. */
+    const bool lend = s->train && zl_work_width(c) >= (s->map ? 3 : 2) * (uint64_t)c->d;
+    for (int i = 0, at = 0; i < 3; i++) {
+        b->rows[i] = NULL;
+        if (i == 1 && !s->map)
+            continue;
+        if (!lend)
+            b->rows[i] = zl_arena_take(a, rows);
+        else if (b->work.wide)
+            b->rows[i] = b->work.wide + (uint64_t)at++ * t * c->d;
+    }
     b->rstd = zl_arena_take(a, t * sizeof(float));
     b->loss = zl_arena_take(a, t * sizeof(float));
     b->row_at = zl_arena_take(a, t * sizeof(int32_t));
     b->target = zl_arena_take(a, t * sizeof(int32_t));
     b->argmax = zl_arena_take(a, t * sizeof(int32_t));
-    if (s->train)
-        b->dx = zl_arena_take(a, rows);
+    b->dx = s->train ? b->acts[n_layers(b) - 1].y : NULL;
 }
 
 static uint64_t count_activations(struct zl_block *b, int64_t tokens, enum zl_recompute mode)

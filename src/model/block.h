@@ -67,7 +67,8 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
                   struct zl_error *err);
 void zl_block_close(struct zl_block *b);
 
-/* Own layers on x [t][d]; x must stay until the block's backward is done. Returns y [t][d], valid until the next forward. */
+/* Own layers on x [t][d]; x must stay until the block's backward is done. Returns y [t][d], valid until the block's backward or
+ * next forward. */
 const float *zl_block_forward(struct zl_block *b, const struct zl_tokens *tok, const float *x);
 
 /* What follows zl_block_forward on the same tokens: look-ahead, readout, loss over the labelled positions; when the block trains and

@@ -56,28 +56,31 @@ void zl_acts_share(struct zl_arena *a, struct zl_acts *acts, const struct zl_act
     acts->lse = keep_attention ? floats(a, n * c->heads) : first->lse;
     acts->mid = keep_attention ? floats(a, n * c->d) : first->mid;
     acts->gate_up = keep_mlp ? floats(a, n * 2 * (uint64_t)c->ffn) : first->gate_up;
-    for (int g = 0; g < ZL_GROUPS; g++)
-        acts->xa[g] = floats(a, n * l->group_r[g]);
+    for (int g = 0; g < ZL_GROUPS; g++) /* the last one's is not made again: that would take the whole forward */
+        acts->xa[g] = keep_attention || g == ZL_G_DOWN ? floats(a, n * l->group_r[g]) : first->xa[g];
     acts->y = floats(a, n * c->d);
+}
+
+uint64_t zl_work_width(const struct zl_config *c)
+{
+    uint64_t attention = 2 * ((uint64_t)dim_q(c) + dim_kv(c)); /* gradients of q, k, v and of attention's output */
+    return attention > c->ffn ? attention : c->ffn;
 }
 
 void zl_work_take(struct zl_arena *a, struct zl_work *w, const struct zl_config *c, const struct zl_lora *l, int64_t t,
                   bool backward)
 {
-    uint64_t n = (uint64_t)t, wide = dim_q(c) + 2 * (uint64_t)dim_kv(c), ranks = 0;
-    if (wide < c->ffn)
-        wide = c->ffn;
+    uint64_t n = (uint64_t)t, wide = zl_work_width(c), ranks = 0;
     for (uint32_t i = 0; i < l->n; i++)
         for (int g = 0; g < ZL_GROUPS; g++)
             if (ranks < l->layer[i].group_r[g])
                 ranks = l->layer[i].group_r[g];
     *w = (struct zl_work){0};
     w->xn = floats(a, n * c->d);
-    w->wide[0] = floats(a, n * wide);
+    w->wide = floats(a, n * wide);
     if (!backward)
         return;
     w->dxn = floats(a, n * c->d);
-    w->wide[1] = floats(a, n * wide);
     w->dxa = floats(a, n * ranks);
 }
 
@@ -234,10 +237,10 @@ static void down_forward(const struct ctx *c, struct zl_acts *acts, struct zl_wo
 {
     const struct zl_config *cfg = &c->m->config;
     const int64_t t = c->t, d = cfg->d, f = cfg->ffn;
-    zl_gated(c->team, cfg->act, t, f, acts->gate_up, acts->gate_up + f, 2 * f, work->wide[0], f);
-    down_project(c, ZL_G_DOWN, work->wide[0], f);
+    zl_gated(c->team, cfg->act, t, f, acts->gate_up, acts->gate_up + f, 2 * f, work->wide, f);
+    down_project(c, ZL_G_DOWN, work->wide, f);
     residual(t, d, acts->mid, NULL, acts->y);
-    linear(c, ZL_W_DOWN, work->wide[0], acts->y, d, true, NULL);
+    linear(c, ZL_W_DOWN, work->wide, acts->y, d, true, NULL);
 }
 
 void zl_layer_forward(const struct zl_team *team, const struct zl_model *m, uint32_t index, const struct zl_lora_layer *l,
@@ -265,7 +268,7 @@ static void mlp_backward(const struct ctx *c, struct zl_acts *acts, struct zl_wo
 {
     const struct zl_config *cfg = &c->m->config;
     const int64_t t = c->t, d = cfg->d, f = cfg->ffn;
-    float *dh = work->wide[0], *h = work->wide[1];
+    float *dh = work->wide, *h = dh; /* in place */
     module_backward(c, ZL_W_DOWN, dx, d);
     input_grad(c, ZL_G_DOWN, 1, (const enum zl_role[]){ZL_W_DOWN}, (const float *const[]){dx}, (const int64_t[]){d}, dh,
                f);
@@ -286,7 +289,7 @@ static void attention_backward(const struct ctx *c, const struct zl_tokens *tok,
 {
     const struct zl_config *cfg = &c->m->config;
     const int64_t t = c->t, d = cfg->d, q = dim_q(cfg), kv = dim_kv(cfg), ld = q + 2 * kv;
-    float *dao = work->wide[1], *dqkv = work->wide[0];
+    float *dqkv = work->wide, *dao = dqkv + t * ld;
     module_backward(c, ZL_W_O, dx, d);
     group_grad(c, ZL_G_O, acts->ao, q);
     input_grad(c, ZL_G_O, 1, (const enum zl_role[]){ZL_W_O}, (const float *const[]){dx}, (const int64_t[]){d}, dao, q);

@@ -37,7 +37,7 @@ struct zl_acts {
 struct zl_work {
     float *xn;       /* [t][d] */
     float *dxn;      /* [t][d] */
-    float *wide[2];  /* [t][max(ffn, q + 2 kv)] */
+    float *wide;     /* [t][max(ffn, 2 q + 2 kv)] */
     float *dxa;      /* [t][largest sum of ranks] */
 };
 
@@ -50,6 +50,7 @@ void zl_acts_take(struct zl_arena *a, struct zl_acts *acts, const struct zl_conf
 /* The same for a layer that shares with `first` what `recompute` makes again. */
 void zl_acts_share(struct zl_arena *a, struct zl_acts *acts, const struct zl_acts *first, enum zl_recompute recompute,
                    const struct zl_config *c, const struct zl_lora_layer *l, int64_t t);
+uint64_t zl_work_width(const struct zl_config *c); /* of the wide buffer */
 void zl_work_take(struct zl_arena *a, struct zl_work *w, const struct zl_config *c, const struct zl_lora *l, int64_t t,
                   bool backward);
 

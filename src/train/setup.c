@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "train/adapter.h"
 
-#define PROGRAM_BYTES (UINT64_C(8) << 20) /* code and data of the program and its libraries that a run touches */
+#define PROGRAM_BYTES (UINT64_C(4) << 20) /* pages of the program, its libraries and a model file's header that a run touches */
 
 static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {

@@ -122,10 +122,12 @@ static void trajectory(const char *name, uint32_t k, const char *prefix, float c
         open_block(&block[i], &g, i * layers / k, (i + 1) * layers / k - i * layers / k, &a, 1 + (int)(i % 2));
     for (int64_t step = 0; step < 5; step++) {
         const struct golden_batch *bt = &batch[step % 2];
-        float *x = golden_embed(&g, bt);
-        const float *h = x;
-        for (uint32_t i = 0; i < k; i++)
-            h = zl_block_forward(&block[i], &bt->tok, h);
+        const size_t bytes = (size_t)bt->tok.t * g.model.config.d * sizeof(float);
+        float *x[4] = {golden_embed(&g, bt)};
+        for (uint32_t i = 0; i < k; i++) { /* handed on as through a ring: a copy */
+            x[i + 1] = malloc(bytes);
+            memcpy(x[i + 1], zl_block_forward(&block[i], &bt->tok, x[i]), bytes);
+        }
         for (uint32_t i = 0; i < k; i++) {
             struct zl_loss loss;
             zl_block_loss(&block[i], &bt->tok, bt->labels, (float)(1.0 / (double)bt->n_labels), true, &loss);
@@ -139,7 +141,8 @@ static void trajectory(const char *name, uint32_t k, const char *prefix, float c
             double want = golden_scalar(&g, step * k + i, "%s", what);
             golden_scalar_close_to(what, norm, want, 1e-4 * want);
         }
-        free(x);
+        for (uint32_t i = 0; i <= k; i++)
+            free(x[i]);
     }
     for (uint32_t i = 0; i < k; i++) {
         snprintf(what, sizeof what, "%sfinal.", prefix);

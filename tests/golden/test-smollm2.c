@@ -249,11 +249,13 @@ static void trajectory(uint32_t k, const char *prefix)
     both_prompts(&g, &batch);
     for (uint32_t i = 0; i < k; i++)
         open_block(&block[i], &g, i * LAYERS / k, LAYERS / k, &a, batch.tok.t);
-    float *x = golden_embed(&g, &batch);
+    const size_t bytes = (size_t)batch.tok.t * g.model.config.d * sizeof(float);
+    float *x[4] = {golden_embed(&g, &batch)};
+    for (uint32_t i = 0; i < k; i++)
+        x[i + 1] = malloc(bytes);
     for (int64_t step = 0; step < 5; step++) {
-        const float *h = x;
-        for (uint32_t i = 0; i < k; i++)
-            h = zl_block_forward(&block[i], &batch.tok, h);
+        for (uint32_t i = 0; i < k; i++) /* handed on as through a ring: a copy */
+            memcpy(x[i + 1], zl_block_forward(&block[i], &batch.tok, x[i]), bytes);
         for (uint32_t i = 0; i < k; i++) {
             struct zl_loss loss;
             zl_block_loss(&block[i], &batch.tok, batch.labels, (float)(1.0 / (double)batch.n_labels), true, &loss);
@@ -269,7 +271,8 @@ static void trajectory(uint32_t k, const char *prefix)
             golden_scalar_close_to(what, norm, want, GRADIENT * want);
         }
     }
-    free(x);
+    for (uint32_t i = 0; i <= k; i++)
+        free(x[i]);
     for (uint32_t i = 0; i < k; i++)
         zl_block_close(&block[i]);
     zl_adapter_free(&a);
