@@ -31,6 +31,7 @@ struct driver {
     struct zl_run run;
     struct zl_progress progress;
     uint64_t start_ns, last_step_ns, last_pss_ns;
+    uint64_t since_ns; /* the end of the step or evaluation before the step under way */
     uint64_t tokens_done, peak_pss, peak_private;
     uint64_t steps_done;
     double first_eval, last_eval, last_loss;
@@ -91,7 +92,7 @@ static void book_step(struct driver *d, const struct zl_step_record *r)
     struct zl_moment now = {
         .lr = zl_learning_rate(d->o, r->step, d->s->order.n_steps),
         .seconds = (double)(t - d->start_ns) * 1e-9,
-        .tokens_per_second = (double)step->n_tokens / ((double)(t - d->last_step_ns) * 1e-9),
+        .tokens_per_second = (double)step->n_tokens / ((double)(t - d->since_ns) * 1e-9),
         .stall_seconds = zl_pipeline_wait_seconds(&d->pipeline),
         .tokens = step->n_tokens,
         .trained_tokens = step->n_trained,
@@ -100,7 +101,7 @@ static void book_step(struct driver *d, const struct zl_step_record *r)
         .peak_private_bytes = d->peak_private,
         .epoch = (double)(end->first + end->n) / (double)d->s->order.n_examples,
     };
-    d->last_step_ns = t;
+    d->last_step_ns = d->since_ns = t;
     if (zl_run_metric(&d->run, zl_metrics_step(r, d->pipeline.n, &now), d->err))
         fail(d, ZL_ESYSTEM);
     if (r->unmoved[0])
@@ -127,7 +128,10 @@ static void book_eval(struct driver *d, const struct zl_eval_record *r)
         d->first_eval = loss;
     d->last_eval = loss;
     d->last_eval_step = r->step;
-    if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(zl_clock_ns() - d->start_ns) * 1e-9), d->err))
+    d->since_ns = zl_clock_ns();
+    if (r->step == 0)
+        d->start_ns = d->since_ns;
+    if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(d->since_ns - d->start_ns) * 1e-9), d->err))
         fail(d, ZL_ESYSTEM);
     zl_note("held-out loss after step %llu: %.4f (%llu tokens)", (unsigned long long)r->step, loss,
             (unsigned long long)r->n);
@@ -211,8 +215,9 @@ static void drive(struct driver *d)
     const uint64_t steps = d->s->order.n_steps;
     const bool eval = d->s->eval_order.n_micro > 0;
     if (eval)
-        feed_eval(d, 0);
-    d->start_ns = d->last_step_ns = zl_clock_ns();
+        feed_eval(d, 0); /* and when that is booked, the first step begins */
+    else
+        d->start_ns = d->since_ns = zl_clock_ns();
     for (uint64_t step = 1; step <= steps && !stopping(d); step++) {
         feed_step(d, step);
         if (eval && (step == steps || (d->o->eval_every && step % d->o->eval_every == 0)))

@@ -61,7 +61,14 @@ static void steps_tokens_and_evaluations_are_those_asked_for(void **state)
     o.eval_every = 3;
     size_t evals, i;
     json_t *steps = steps_of(o, &evals), *s;
-    double total = 0;
+    double total = 0, seconds = 0;
+    json_t *all = tiny_run_metrics(o.output);
+    json_array_foreach(all, i, s) /* the clock starts at 0 with the evaluation that comes before the first step, and never goes back */
+    {
+        assert_true(i ? tiny_run_number(s, "seconds") >= seconds : tiny_run_number(s, "seconds") == 0);
+        seconds = tiny_run_number(s, "seconds");
+    }
+    json_decref(all);
     assert_int_equal(json_array_size(steps), 7);
     assert_int_equal(evals, 1 + 2 + 1); /* before, after 3 and 6, at the end */
     json_array_foreach(steps, i, s)
