@@ -121,6 +121,13 @@ static void book_step(struct driver *d, const struct zl_step_record *r)
         d->o->hooks->step(d->o->hooks->context, r->step, d->s->order.n_steps, d->last_loss, now.tokens_per_second);
 }
 
+/* What is told about speed is about training: it begins behind the evaluation of the base model. */
+static void begin_clock(struct driver *d)
+{
+    d->start_ns = d->since_ns = zl_clock_ns();
+    zl_progress_open(&d->progress, 2, "training", "step", d->s->order.n_steps, d->o->quiet);
+}
+
 static void book_eval(struct driver *d, const struct zl_eval_record *r)
 {
     double loss = r->n ? r->loss_sum / (double)r->n : (double)NAN;
@@ -130,7 +137,7 @@ static void book_eval(struct driver *d, const struct zl_eval_record *r)
     d->last_eval_step = r->step;
     d->since_ns = zl_clock_ns();
     if (r->step == 0)
-        d->start_ns = d->since_ns;
+        begin_clock(d);
     if (zl_run_metric(&d->run, zl_metrics_eval(r, (double)(d->since_ns - d->start_ns) * 1e-9), d->err))
         fail(d, ZL_ESYSTEM);
     zl_note("held-out loss after step %llu: %.4f (%llu tokens)", (unsigned long long)r->step, loss,
@@ -217,7 +224,7 @@ static void drive(struct driver *d)
     if (eval)
         feed_eval(d, 0); /* and when that is booked, the first step begins */
     else
-        d->start_ns = d->since_ns = zl_clock_ns();
+        begin_clock(d);
     for (uint64_t step = 1; step <= steps && !stopping(d); step++) {
         feed_step(d, step);
         if (eval && (step == steps || (d->o->eval_every && step % d->o->eval_every == 0)))
@@ -278,7 +285,6 @@ static int run_pipeline(struct driver *d)
         rc = zl_pipeline_start(&d->pipeline, d->err);
     if (rc)
         return rc;
-    zl_progress_open(&d->progress, 2, "training", "step", s->order.n_steps, d->o->quiet);
     drive(d);
     zl_progress_close(&d->progress);
     zl_pipeline_join(&d->pipeline);
