@@ -178,7 +178,7 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
         if (x->n_prompt == 0 || x->n_prompt >= x->n || x->n_trained != x->n - x->n_prompt)
             continue; /* only a prompt with one completion has one right answer */
         rc = match_one(e, &d, x, err);
-        tokens += x->n;
+        tokens += (uint64_t)d.at; /* of the prompt and of the answer */
         zl_progress_update(&progress, i + 1, tokens, __builtin_nan(""));
         if (!rc)
             rc = zl_hooks_check(e->o->hooks, err);

@@ -320,6 +320,9 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     rc = zl_setup_make(&setup, o, err);
     if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
+    if (!rc && setup.eval_order.n_micro && o->eval_every >= setup.order.n_steps)
+        zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every,
+                (unsigned long long)setup.order.n_steps);
     if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
         rc = zl_hooks_check(o->hooks, err);
     if (!rc)

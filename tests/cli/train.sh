@@ -33,6 +33,11 @@ if has_config; then
     cmp -s first again/adapter/adapter_model.safetensors || fail 'config.yaml gives another adapter'
 fi
 
+# known only when the data has been read: an interval longer than the run
+run 0 train model train.jsonl -o short --steps 2 -l 256 --eval-data held-out.jsonl --eval-every 2
+says err '--eval-every 2 has no effect in a run of 2 steps'
+[ "$(grep -c '"eval_loss"' short/metrics.jsonl)" -eq 2 ] || fail 'not two evaluations'
+
 # nothing to train on is an error that counts, and leaves nothing
 printf '{"prompt": "a", "completion": ""}\n{"prompt": "b", "completion": ""}\n' >hollow.jsonl
 run 1 train model hollow.jsonl -o hollow -l 256
