@@ -91,7 +91,8 @@ void zl_command_help(const struct zl_command *c, int columns, FILE *f)
         fprintf(f, "%s zerolock %s %s\n", i ? "   or:" : "Usage:", c->name, c->usage[i]);
     fputc('\n', f);
     zl_wrap(c->about, 0, 0, columns, f);
-    fputc('\n', f);
+    if (c->n_operands > 0)
+        fputc('\n', f);
     for (size_t i = 0; i < c->n_operands; i++) {
         char left[64];
         snprintf(left, sizeof left, "  %s%s", c->operands[i].name, c->operands[i].many ? "..." : "");
