@@ -43,24 +43,35 @@ struct facts {
     struct zl_error problem[3]; /* of the model, the tokenizer, the template; code 0: none */
 };
 
-static bool begins_with_gguf(const char *path)
+enum kind { SAFETENSORS, GGUF, NEITHER };
+
+/* What the first bytes of a file say it is. A safetensors file begins with the length of its header, whose highest byte is 0;
+ * in a text no byte is. What cannot be read is left to the reader of safetensors, which says why. */
+static enum kind kind_of(const char *path)
 {
-    char magic[4] = "";
+    char begin[8] = "";
     FILE *f = fopen(path, "rb");
-    bool yes = f && fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
+    bool whole = f && fread(begin, 1, sizeof begin, f) == sizeof begin;
     if (f)
         fclose(f);
-    return yes;
+    if (memcmp(begin, "GGUF", 4) == 0)
+        return GGUF;
+    return whole && begin[7] ? NEITHER : SAFETENSORS;
 }
 
 static int open_files(struct facts *f, struct zl_error *err)
 {
     int rc;
+    enum kind kind = kind_of(f->path);
     if (zl_is_folder(f->path)) {
         f->format = "safetensors (Hugging Face folder)";
         f->whole = true;
         rc = zl_safetensors_open_dir(f->path, &f->safetensors, err);
-    } else if (begins_with_gguf(f->path)) {
+    } else if (kind == NEITHER) {
+        return zl_fail(err, ZL_EINPUT,
+                       "%s: neither a GGUF nor a safetensors file (data is shown by 'zerolock inspect data FILE --tokenizer MODEL')",
+                       f->path);
+    } else if (kind == GGUF) {
         f->format = "GGUF";
         f->whole = true;
         rc = zl_gguf_open(f->path, &f->gguf, err);

@@ -49,6 +49,11 @@ for file in short.safetensors short.gguf empty nothing nowhere; do
     one_sentence
     says err "$file"
 done
+run 1 inspect train.jsonl
+silent out
+one_sentence
+says err "train.jsonl: neither a GGUF nor a safetensors file"
+says err 'inspect data'
 
 # data: the report, and the trained tokens in brackets
 run 0 inspect data train.jsonl --tokenizer model -n 1
