@@ -140,9 +140,9 @@ static void print_work(const struct zl_setup *s, const struct probe *p, FILE *f)
         tokens += s->order.steps[i].n_tokens;
     for (uint64_t i = 0; i < s->corpus.train.n_examples; i++)
         first_epoch += s->corpus.train.examples[i].n;
-    fprintf(f, "\n%llu steps, %llu micro-batches of at most %lld tokens, %llu tokens in all, %llu an epoch\n",
-            (unsigned long long)s->order.n_steps, (unsigned long long)s->order.n_micro, (long long)s->pipeline.tokens,
-            (unsigned long long)tokens, (unsigned long long)first_epoch);
+    fprintf(f, "\n%llu step%s, %llu micro-batches of at most %lld tokens, %llu tokens in all, %llu an epoch\n",
+            (unsigned long long)s->order.n_steps, s->order.n_steps == 1 ? "" : "s", (unsigned long long)s->order.n_micro,
+            (long long)s->pipeline.tokens, (unsigned long long)tokens, (unsigned long long)first_epoch);
     double rate = tokens_per_second(s, p);
     if (rate <= 0)
         return;

@@ -20,6 +20,7 @@
 #include "train/readouts.h"
 #include "train/setup.h"
 
+#define FEW_STEPS 10     /* after fewer an adapter has hardly begun to learn, and the user is told */
 #define WAIT_NS 20000000 /* how long the driver waits for a slot or a report before it looks around */
 #define MOST_SKIPPED 3   /* steps in a row without a finite gradient before the run gives up */
 
@@ -298,9 +299,9 @@ static int run_pipeline(struct driver *d)
 static void say_result(const struct driver *d)
 {
     double seconds = (double)(d->last_step_ns - d->start_ns) * 1e-9;
-    zl_note("%llu steps, %llu tokens in %.1f s: %.0f tokens/s, peak memory %.0f MiB", (unsigned long long)d->steps_done,
-            (unsigned long long)d->tokens_done, seconds, seconds > 0 ? (double)d->tokens_done / seconds : 0.0,
-            (double)d->peak_pss / 1048576.0);
+    zl_note("%llu step%s, %llu tokens in %.1f s: %.0f tokens/s, peak memory %.0f MiB", (unsigned long long)d->steps_done,
+            d->steps_done == 1 ? "" : "s", (unsigned long long)d->tokens_done, seconds,
+            seconds > 0 ? (double)d->tokens_done / seconds : 0.0, (double)d->peak_pss / 1048576.0);
     if (d->last_eval_step == d->steps_done)
         zl_note("held-out loss %.4f before, %.4f after", d->first_eval, d->last_eval);
 }
@@ -323,6 +324,9 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     if (!rc && setup.eval_order.n_micro && o->eval_every >= setup.order.n_steps)
         zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every,
                 (unsigned long long)setup.order.n_steps);
+    if (!rc && !o->steps && setup.order.n_steps < FEW_STEPS)
+        zl_note("little data: only %llu step%s; more --epochs or smaller --batch-tokens make more",
+                (unsigned long long)setup.order.n_steps, setup.order.n_steps == 1 ? "" : "s");
     if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
         rc = zl_hooks_check(o->hooks, err);
     if (!rc)

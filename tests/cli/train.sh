@@ -38,6 +38,13 @@ run 0 train model train.jsonl -o short --steps 2 -l 256 --eval-data held-out.jso
 says err '--eval-every 2 has no effect in a run of 2 steps'
 [ "$(grep -c '"eval_loss"' short/metrics.jsonl)" -eq 2 ] || fail 'not two evaluations'
 
+# a run that is over before it has learnt anything is remarked upon, unless it was asked for
+run 0 train model train.jsonl -o short --force -l 256 --batch-tokens 1M
+says err 'only 1 step;'
+says err '1 step, '
+run 0 train model train.jsonl -o short --force -l 256 --steps 1
+grep -q 'little data' err && fail 'a run of --steps 1 is told that it is short'
+
 # nothing to train on is an error that counts, and leaves nothing
 printf '{"prompt": "a", "completion": ""}\n{"prompt": "b", "completion": ""}\n' >hollow.jsonl
 run 1 train model hollow.jsonl -o hollow -l 256
