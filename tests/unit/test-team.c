@@ -145,7 +145,7 @@ static void odd_environments_are_survived(void **state)
     if (NO_OPENMP)
         skip();
     char line[512];
-    static char many[40][32];
+    static char many[40][40];
     const char *variables[41] = {NULL};
     for (int i = 0; i < 40; i++) {
         snprintf(many[i], sizeof many[i], "OMP_FOREIGN_NUMBER_%d=1", i);
