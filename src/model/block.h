@@ -32,6 +32,10 @@ struct zl_block_spec {
     int64_t keep_tokens; /* micro-batches up to so many tokens are computed as `recompute` says; a larger one computes again as much
                             as it must to live in the memory of those. 0: all */
     int64_t longest; /* the longest sequence */
+    uint32_t slots;  /* micro-batches that may be forwarded and wait for their backward at one time; 0: 1 */
+    bool need_dx;    /* the backward's d loss / d x is wanted, in dx */
+    const struct zl_arena *lent; /* activations and scratch live here, beside those of other blocks that never compute at the same time;
+                                    not owned, at least activation_bytes + scratch_bytes + 64 of the plan; NULL: the block's own */
 };
 
 struct zl_optimizer {
@@ -45,15 +49,19 @@ struct zl_block {
     struct zl_lora own, shadow;
     uint64_t n_own, n;  /* floats of the own adapters, of all */
     float *w, *g, *m, *v; /* [n] weights, gradients, moments; g, m, v NULL when not training */
-    struct zl_acts *acts; /* [n_own + n_shadow layers]; the last one's y is u */
+    const float *in_use;  /* weights that forward and backward compute with: w, or older ones [n] that the owner kept */
+    struct zl_acts *all_acts; /* [slots][n_own + n_shadow layers] */
+    struct zl_acts *acts; /* of the selected slot; the last one's y is u */
+    enum zl_recompute *modes; /* [slots] */
     struct zl_work work;
     float *rows[3];     /* [tokens][d]: u, z and normed rows at the labelled positions */
     float *rstd, *loss; /* [tokens] */
     int32_t *row_at, *target, *argmax; /* [tokens] */
-    float *dx;          /* [tokens][d] */
+    float *dx;          /* [tokens][d] of the selected slot */
     struct zl_arena state, activations;
-    uint64_t activation_bytes, fixed_mark; /* of the arena: what activations may take; where they begin, behind the scratch */
-    enum zl_recompute mode;                /* of the running micro-batch */
+    uint64_t slot_bytes, fixed_mark; /* of the arena: what a slot may take; where the slots begin, behind scratch and working memory */
+    uint32_t slot;                   /* the selected one */
+    enum zl_recompute mode;          /* of its micro-batch */
 };
 
 /* Bytes that a block will take, without taking them. tokens and longest: 1 to 2^31 - 1, as positions in a micro-batch are int32. */
@@ -67,24 +75,34 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
                   struct zl_error *err);
 void zl_block_close(struct zl_block *b);
 
-/* Own layers on x [t][d]; x must stay until the block's backward is done. Returns y [t][d], valid until the block's backward or
- * next forward. */
-const float *zl_block_forward(struct zl_block *b, const struct zl_tokens *tok, const float *x);
+/* Own layers on x [t][d], activations into a slot (0 in a block with one); x must stay until the slot's backward is done. Returns y
+ * [t][d], valid until the slot's backward or next forward. */
+const float *zl_block_forward(struct zl_block *b, uint32_t slot, const struct zl_tokens *tok, const float *x);
 
-/* What follows zl_block_forward on the same tokens: look-ahead, readout, loss over the labelled positions; when the block trains and
+/* What follows zl_block_forward on the same slot and tokens: look-ahead, readout, loss over the labelled positions; when the block trains and
  * `backward`, gradients are added to g: d (weight * sum of losses) / d w. labels[t]: the id to be predicted at position t, or -1.
  * Positions whose label is outside the subset are left out (and not counted). */
 struct zl_loss {
     double sum;       /* nats */
     uint64_t n, correct; /* labelled positions; those where the likeliest token is the label */
 };
-void zl_block_loss(struct zl_block *b, const struct zl_tokens *tok, const int32_t *labels, float weight, bool backward,
-                   struct zl_loss *out);
+void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *tok, const int32_t *labels, float weight,
+                   bool backward, struct zl_loss *out);
+
+/* What follows it in a block whose gradient comes from the block behind: dy [t][d] is d (weighted loss) / d y. Gradients are added to g;
+ * d loss / d x lies in b->dx until the next call when the spec asks for it. Own layers only. */
+void zl_block_backward(struct zl_block *b, uint32_t slot, const struct zl_tokens *tok, const float *dy);
 
 /* Clip by the norm over the block's own and shadow gradients, AdamW step `step` (from 1), zero the gradients. Returns the norm before
  * clipping; without a finite norm, or without any gradient (norm 0: no label was among the tokens), nothing is updated: weight decay
  * and old moments move nothing either. */
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step);
+
+/* The same in two parts, for a norm over several blocks: sum plus the squares of this block's gradients, layer by layer from the last
+ * to the first, so that a chain of blocks adds in the order of one block of all layers; and the update by the norm of all. Returns
+ * whether it was made. */
+double zl_block_sum_squares(const struct zl_block *b, double sum);
+bool zl_block_step(struct zl_block *b, const struct zl_optimizer *o, int64_t step, double norm);
 
 /* After two updates every A and B has seen a gradient. Name the first tensor that has not (its first moment is exactly zero), or "". */
 void zl_block_unmoved(const struct zl_block *b, char *name, size_t size);

@@ -3,6 +3,7 @@ libzl_model_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libzl_model_la_SOURCES = \
 	src/model/arch.c src/model/arch.h \
 	src/model/block.c src/model/block.h \
+	src/model/block_memory.c src/model/block_impl.h \
 	src/model/config.c src/model/config.h \
 	src/model/config_gguf.c \
 	src/model/config_hf.c \

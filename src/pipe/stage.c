@@ -34,7 +34,7 @@ static void local_loss(struct zl_stage *s, struct zl_packet *in, const struct zl
     const bool train = in->kind == ZL_TRAIN;
     if (!s->block.spec.has_loss || (!train && !s->last))
         return;
-    zl_block_loss(&s->block, tok, zl_packet_at(in, s->in_layout.labels), in->weight, train, &loss);
+    zl_block_loss(&s->block, 0, tok, zl_packet_at(in, s->in_layout.labels), in->weight, train, &loss);
     r->loss_sum = loss.sum;
     r->n = loss.n;
     r->correct = loss.correct;
@@ -69,7 +69,7 @@ static bool work(struct zl_stage *s, struct zl_packet *in)
         zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(in, s->in_layout.ids), tok.t, s->embedded);
         x = s->embedded;
     }
-    const float *y = zl_block_forward(&s->block, &tok, x);
+    const float *y = zl_block_forward(&s->block, 0, &tok, x);
     uint64_t forwarded = zl_clock_ns();
     if (s->out && !hand_on(s, in, y))
         return false;

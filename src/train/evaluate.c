@@ -69,8 +69,8 @@ static int measure_loss(struct evaluation *e, struct zl_error *err)
                                       .n_seqs = (int)msg->n_seqs,
                                       .seqs = zl_packet_at(msg, l.seqs)};
         zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(msg, l.ids), tok.t, x);
-        zl_block_forward(&block, &tok, x);
-        zl_block_loss(&block, &tok, zl_packet_at(msg, l.labels), 0, false, &loss);
+        zl_block_forward(&block, 0, &tok, x);
+        zl_block_loss(&block, 0, &tok, zl_packet_at(msg, l.labels), 0, false, &loss);
         sum += loss.sum;
         e->out->tokens += loss.n;
         e->out->correct += loss.correct;

@@ -22,7 +22,7 @@ static void logits_match(void **state)
         const struct zl_block_spec spec = {.n_own = g.model.config.layers, .tokens = batch.tok.t, .longest = batch.longest};
         assert_int_equal(zl_block_open(&b, &g.model, &spec, 2, &err), 0);
         float *x = golden_embed(&g, &batch);
-        float *logits = golden_logits(&g, &b, zl_block_forward(&b, &batch.tok, x), batch.tok.t);
+        float *logits = golden_logits(&g, &b, zl_block_forward(&b, 0, &batch.tok, x), batch.tok.t);
         golden_close_to(files[i].file, logits, golden_tensor(&g, "%s.logits", files[i].file), 2e-4, 2e-5);
         free(logits);
         free(x);

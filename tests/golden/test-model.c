@@ -49,7 +49,7 @@ static void hidden_states_logits_and_loss_match(void **state)
             golden_batch(&g, prefix, &batch);
             open_block(&b, &g, 0, layers, NULL, 2);
             float *x = golden_embed(&g, &batch);
-            const float *y = zl_block_forward(&b, &batch.tok, x);
+            const float *y = zl_block_forward(&b, 0, &batch.tok, x);
             for (uint32_t l = 0; n == 0 && l <= layers; l++) {
                 const float *h = l < layers ? b.acts[l].x : y;
                 snprintf(what, sizeof what, l < layers ? "base.%s.hidden.in.%u" : "base.%s.hidden.last", prefix, l);
@@ -59,7 +59,7 @@ static void hidden_states_logits_and_loss_match(void **state)
             snprintf(what, sizeof what, "base.%s.logits", prefix);
             golden_close_to(what, logits, golden_tensor(&g, "%s", what), 2e-4, 1e-5);
             struct zl_loss loss;
-            zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss);
+            zl_block_loss(&b, 0, &batch.tok, batch.labels, 0, false, &loss);
             golden_scalar_close_to("loss", loss.sum / (double)loss.n, golden_scalar(&g, 0, "base.%s.loss", prefix), 1e-5);
             free(logits);
             free(x);
@@ -83,8 +83,8 @@ static void adapter_gradients_match(void **state)
         golden_batch(&g, "batch0", &batch);
         open_block(&b, &g, 0, g.model.config.layers, &a, 2);
         float *x = golden_embed(&g, &batch);
-        zl_block_forward(&b, &batch.tok, x);
-        zl_block_loss(&b, &batch.tok, batch.labels, (float)(1.0 / (double)batch.n_labels), true, &loss);
+        zl_block_forward(&b, 0, &batch.tok, x);
+        zl_block_loss(&b, 0, &batch.tok, batch.labels, (float)(1.0 / (double)batch.n_labels), true, &loss);
         golden_scalar_close_to("lora.batch0.loss", loss.sum / (double)loss.n, golden_scalar(&g, 0, "lora.batch0.loss"), 1e-5);
         golden_flat_close_to(&g, &b, b.g, "lora.batch0.grad.", 1e-3, 1e-4);
         double norm = 0;
@@ -126,11 +126,11 @@ static void trajectory(const char *name, uint32_t k, const char *prefix, float c
         float *x[4] = {golden_embed(&g, bt)};
         for (uint32_t i = 0; i < k; i++) { /* handed on as through a ring: a copy */
             x[i + 1] = malloc(bytes);
-            memcpy(x[i + 1], zl_block_forward(&block[i], &bt->tok, x[i]), bytes);
+            memcpy(x[i + 1], zl_block_forward(&block[i], 0, &bt->tok, x[i]), bytes);
         }
         for (uint32_t i = 0; i < k; i++) {
             struct zl_loss loss;
-            zl_block_loss(&block[i], &bt->tok, bt->labels, (float)(1.0 / (double)bt->n_labels), true, &loss);
+            zl_block_loss(&block[i], 0, &bt->tok, bt->labels, (float)(1.0 / (double)bt->n_labels), true, &loss);
             snprintf(what, sizeof what, "%sloss", prefix);
             golden_scalar_close_to(what, loss.sum / (double)loss.n, golden_scalar(&g, step * k + i, "%s", what), 5e-5);
             snprintf(what, sizeof what, "%sgrad0.", prefix);
@@ -192,10 +192,10 @@ static void full_look_ahead_is_backpropagation(void **state)
         .n_own = 2, .n_shadow = 3, .train = true, .has_loss = true, .adapter = &a, .tokens = 66, .longest = 66};
     assert_int_equal(zl_block_open(&ahead, &g.model, &spec, 2, &err), 0);
     float *x = golden_embed(&g, &batch), weight = (float)(1.0 / (double)batch.n_labels);
-    zl_block_forward(&whole, &batch.tok, x);
-    zl_block_loss(&whole, &batch.tok, batch.labels, weight, true, &loss);
-    zl_block_forward(&ahead, &batch.tok, x);
-    zl_block_loss(&ahead, &batch.tok, batch.labels, weight, true, &loss);
+    zl_block_forward(&whole, 0, &batch.tok, x);
+    zl_block_loss(&whole, 0, &batch.tok, batch.labels, weight, true, &loss);
+    zl_block_forward(&ahead, 0, &batch.tok, x);
+    zl_block_loss(&ahead, 0, &batch.tok, batch.labels, weight, true, &loss);
     golden_flat_close_to(&g, &ahead, ahead.g, "lora.batch0.grad.", 1e-3, 1e-4);
     assert_memory_equal(ahead.g, whole.g, ahead.n_own * sizeof(float));
     free(x);
@@ -231,8 +231,8 @@ static void recomputing_gives_the_same_gradients(void **state)
         assert_true(plan.activation_bytes < bytes);
         bytes = plan.activation_bytes;
         assert_int_equal(zl_block_open(&b, &g.model, &spec, 2, &err), 0);
-        zl_block_forward(&b, &batch.tok, x);
-        zl_block_loss(&b, &batch.tok, batch.labels, weight, true, &loss);
+        zl_block_forward(&b, 0, &batch.tok, x);
+        zl_block_loss(&b, 0, &batch.tok, batch.labels, weight, true, &loss);
         if (!kept) {
             kept = malloc(b.n * sizeof *kept);
             memcpy(kept, b.g, b.n * sizeof *kept);

@@ -101,7 +101,7 @@ static void base_model_matches(void **state)
         const int64_t t = batch.tok.t;
         open_block(&b, &g, 0, LAYERS, &none, t); /* as if to train, so that the hidden states of all layers stay */
         float *x = golden_embed(&g, &batch), *hidden = malloc((size_t)(32 * d) * sizeof *hidden);
-        const float *y = zl_block_forward(&b, &batch.tok, x);
+        const float *y = zl_block_forward(&b, 0, &batch.tok, x);
         for (int l = 0; l < 32; l++) {
             const float *from = l < LAYERS ? b.acts[l].x : y;
             memcpy(hidden + l * d, from + (t - 1) * d, (size_t)d * sizeof *hidden);
@@ -121,7 +121,7 @@ static void base_model_matches(void **state)
                     best = j;
             assert_int_equal(best, want);
         }
-        zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss);
+        zl_block_loss(&b, 0, &batch.tok, batch.labels, 0, false, &loss);
         snprintf(what, sizeof what, "base.prompt%d.seq_loss_sum", n);
         golden_scalar_close_to(what, loss.sum, golden_scalar(&g, 0, "%s", what), LOSS * (double)loss.n);
         assert_int_equal(loss.n, batch.n_labels);
@@ -150,8 +150,8 @@ static void perplexity_matches(void **state)
         batch.labels[i] = i + 1 < batch.tok.t ? batch.ids[i + 1] : -1;
     open_block(&b, &g, 0, LAYERS, NULL, batch.tok.t);
     float *x = golden_embed(&g, &batch);
-    zl_block_forward(&b, &batch.tok, x);
-    zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss);
+    zl_block_forward(&b, 0, &batch.tok, x);
+    zl_block_loss(&b, 0, &batch.tok, batch.labels, 0, false, &loss);
     golden_scalar_close_to("base.ppl_loss", loss.sum / (double)loss.n, golden_scalar(&g, 0, "base.ppl_loss"), LOSS);
     free(x);
     zl_block_close(&b);
@@ -177,8 +177,8 @@ static void a_fresh_adapter_changes_no_bit_of_the_loss(void **state)
                                            .tokens = batch.tok.t, .longest = batch.longest};
         if (zl_block_open(&b, &g.model, &spec, 1 + fresh, &err))
             fail_msg("%s", err.text);
-        zl_block_forward(&b, &batch.tok, x);
-        zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss[fresh]);
+        zl_block_forward(&b, 0, &batch.tok, x);
+        zl_block_loss(&b, 0, &batch.tok, batch.labels, 0, false, &loss[fresh]);
         zl_block_close(&b);
     }
     assert_memory_equal(&loss[0].sum, &loss[1].sum, sizeof(double));
@@ -255,10 +255,10 @@ static void trajectory(uint32_t k, const char *prefix)
         x[i + 1] = malloc(bytes);
     for (int64_t step = 0; step < 5; step++) {
         for (uint32_t i = 0; i < k; i++) /* handed on as through a ring: a copy */
-            memcpy(x[i + 1], zl_block_forward(&block[i], &batch.tok, x[i]), bytes);
+            memcpy(x[i + 1], zl_block_forward(&block[i], 0, &batch.tok, x[i]), bytes);
         for (uint32_t i = 0; i < k; i++) {
             struct zl_loss loss;
-            zl_block_loss(&block[i], &batch.tok, batch.labels, (float)(1.0 / (double)batch.n_labels), true, &loss);
+            zl_block_loss(&block[i], 0, &batch.tok, batch.labels, (float)(1.0 / (double)batch.n_labels), true, &loss);
             snprintf(what, sizeof what, "%sloss", prefix);
             golden_scalar_close_to(what, loss.sum / (double)loss.n, golden_scalar(&g, step * k + i, "%s", what), LOSS);
             if (k == 1 && step == 0) {

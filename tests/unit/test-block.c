@@ -50,8 +50,8 @@ static void open_block(struct zl_block *b, const struct zl_block_spec *spec)
 static struct zl_loss loss_of(struct zl_block *b, const struct batch *batch, float weight, bool backward)
 {
     struct zl_loss loss;
-    zl_block_forward(b, &batch->tok, batch->x);
-    zl_block_loss(b, &batch->tok, batch->labels, weight, backward, &loss);
+    zl_block_forward(b, 0, &batch->tok, batch->x);
+    zl_block_loss(b, 0, &batch->tok, batch->labels, weight, backward, &loss);
     return loss;
 }
 
@@ -69,7 +69,7 @@ static void a_fresh_adapter_changes_no_bit_of_the_loss(void **state)
         with.train = true;
         open_block(&base, &shapes[i]);
         open_block(&fresh, &with);
-        assert_memory_equal(zl_block_forward(&fresh, &batch.tok, batch.x), zl_block_forward(&base, &batch.tok, batch.x),
+        assert_memory_equal(zl_block_forward(&fresh, 0, &batch.tok, batch.x), zl_block_forward(&base, 0, &batch.tok, batch.x),
                             (size_t)batch.tok.t * model.config.d * sizeof(float));
         struct zl_loss want = loss_of(&base, &batch, 0, false), got = loss_of(&fresh, &batch, 0, false);
         assert_true(want.sum > 0);

@@ -41,10 +41,10 @@ static double loss_of(const struct zl_model *m, float *out)
     batch_make(&batch, m, (int64_t[]){T}, 1, VOCAB, 5);
     if (zl_block_open(&b, m, &spec, 1, &err))
         fail_msg("%s", err.text);
-    const float *y = zl_block_forward(&b, &batch.tok, batch.x);
+    const float *y = zl_block_forward(&b, 0, &batch.tok, batch.x);
     if (out)
         memcpy(out, y, sizeof(float) * T * D);
-    zl_block_loss(&b, &batch.tok, batch.labels, 0, false, &loss);
+    zl_block_loss(&b, 0, &batch.tok, batch.labels, 0, false, &loss);
     assert_int_equal(loss.n, T - 1);
     zl_block_close(&b);
     batch_free(&batch);
@@ -205,8 +205,8 @@ static void rows_of_zeros_are_named_and_stay_finite(void **state)
     batch_make(&batch, &c.model, (int64_t[]){8}, 1, VOCAB, 1);
     memset(batch.x, 0, sizeof(float) * 3 * D);
     assert_accepted(zl_block_open(&b, &c.model, &spec, 1, &err), &err);
-    zl_block_forward(&b, &batch.tok, batch.x);
-    zl_block_loss(&b, &batch.tok, batch.labels, 1, true, &loss);
+    zl_block_forward(&b, 0, &batch.tok, batch.x);
+    zl_block_loss(&b, 0, &batch.tok, batch.labels, 1, true, &loss);
     const struct zl_optimizer o = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .clip = 1};
     assert_true(isfinite(loss.sum) && isfinite(zl_block_update(&b, &o, 1)));
     zl_block_close(&b);

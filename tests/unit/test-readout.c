@@ -40,7 +40,7 @@ static int64_t collect(const struct batch *batch, uint32_t landing, double *x, d
     const struct zl_block_spec spec = {.n_own = LAYERS, .train = true, .lora = &none, .tokens = batch->tok.t,
                                        .longest = batch->longest};
     assert_int_equal(zl_block_open(&b, &model, &spec, 1, &err), 0);
-    const float *last = zl_block_forward(&b, &batch->tok, batch->x), *there = b.acts[landing].x;
+    const float *last = zl_block_forward(&b, 0, &batch->tok, batch->x), *there = b.acts[landing].x;
     for (int64_t i = 0; i < batch->tok.t; i++) {
         if (batch->positions[i] == 0)
             continue;

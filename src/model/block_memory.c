@@ -1,0 +1,263 @@
+/*
+ * Memory of a block: see block.h. One arena for the activations: the kernels' scratch first, then what lives inside a layer's forward or
+ * backward, then one region a slot with what a micro-batch keeps. With one slot its layers and the working memory are laid out together
+ * for each micro-batch; with several, regions have fixed places, since micro-batches of different sizes are there at one time.
+ */
+#include "model/block_impl.h"
+
+#include <stdlib.h>
+
+#include "kernel/gemm.h"
+#include "kernel/head.h"
+
+static uint32_t n_slots(const struct zl_block *b)
+{
+    return b->spec.slots > 1 ? b->spec.slots : 1;
+}
+
+static uint64_t scratch_bytes(const struct zl_config *c, const struct zl_block_spec *s, int threads)
+{
+    uint64_t gemm = zl_gemm_scratch_bytes(threads), head = zl_head_scratch_bytes(threads, c->d, s->tokens);
+    uint64_t attention = zl_attention_scratch_bytes(threads, (int)c->heads, (int)c->kv_heads, (int)c->head_dim,
+                                                    s->longest, s->tokens);
+    uint64_t most = gemm > head ? gemm : head;
+    return most > attention ? most : attention;
+}
+
+static int layout(struct zl_block *b, struct zl_error *err)
+{
+    static const struct zl_lora_spec none = {.rank = 1};
+    const struct zl_block_spec *s = &b->spec;
+    const struct zl_config *c = &b->model->config;
+    int rc;
+    if (s->adapter)
+        rc = zl_lora_layout_adapter(&b->own, c, s->first, s->n_own, s->adapter, err);
+    else
+        rc = zl_lora_layout(&b->own, c, s->first, s->n_own, s->lora ? s->lora : &none, err);
+    if (!rc)
+        rc = s->adapter ? zl_lora_layout_adapter(&b->shadow, c, s->first + s->n_own, s->n_shadow, s->adapter, err)
+                        : zl_lora_layout(&b->shadow, c, s->first + s->n_own, s->n_shadow,
+                                         s->lora ? s->lora : &none, err);
+    b->n_own = b->own.size;
+    b->n = b->own.size + b->shadow.size;
+    return rc;
+}
+
+static void take_state(struct zl_block *b, struct zl_arena *a)
+{
+    b->w = zl_arena_take(a, b->n * sizeof(float));
+    if (!b->spec.train)
+        return;
+    b->g = zl_arena_take(a, b->n * sizeof(float));
+    b->m = zl_arena_take(a, b->n * sizeof(float));
+    b->v = zl_arena_take(a, b->n * sizeof(float));
+}
+
+/* What the layers of a slot keep. */
+static void take_layers(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
+{
+    const struct zl_config *c = &b->model->config;
+    const uint64_t rows = (uint64_t)tokens * c->d * sizeof(float);
+    for (uint32_t i = 0; i < zl_block_layers(b); i++) {
+        if (i == 0) {
+            zl_acts_take(a, &b->acts[i], c, zl_block_lora(b, i), tokens);
+            continue;
+        }
+        if (b->spec.train) {
+            zl_acts_share(a, &b->acts[i], &b->acts[0], mode, c, zl_block_lora(b, i), tokens);
+            continue;
+        }
+        /* Forward only: all layers share the first one's buffers; outputs alternate between two. */
+        float *y = i == 1 ? zl_arena_take(a, rows) : b->acts[i - 2].y;
+        b->acts[i] = b->acts[0];
+        b->acts[i].y = y;
+    }
+    b->dx = b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL; /* the last output has been used when the gradient comes */
+}
+
+/* What no micro-batch keeps. */
+static void take_work(struct zl_block *b, struct zl_arena *a, int64_t tokens)
+{
+    const struct zl_config *c = &b->model->config;
+    const struct zl_block_spec *s = &b->spec;
+    const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
+    const struct zl_lora *wider = b->own.n ? &b->own : &b->shadow;
+    zl_work_take(a, &b->work, c, wider, tokens, s->train);
+    if (!s->has_loss)
+        return;
+    /* Between forward and backward the wide buffer is free for the labelled rows. */
+    const bool lend = s->train && zl_work_width(c) >= (s->map ? 3 : 2) * (uint64_t)c->d;
+    for (int i = 0, at = 0; i < 3; i++) {
+        b->rows[i] = NULL;
+        if (i == 1 && !s->map)
+            continue;
+        if (!lend)
+            b->rows[i] = zl_arena_take(a, rows);
+        else if (b->work.wide)
+            b->rows[i] = b->work.wide + (uint64_t)at++ * t * c->d;
+    }
+    b->rstd = zl_arena_take(a, t * sizeof(float));
+    b->loss = zl_arena_take(a, t * sizeof(float));
+    b->row_at = zl_arena_take(a, t * sizeof(int32_t));
+    b->target = zl_arena_take(a, t * sizeof(int32_t));
+    b->argmax = zl_arena_take(a, t * sizeof(int32_t));
+}
+
+static uint64_t count_work(struct zl_block *b, int64_t tokens)
+{
+    struct zl_arena counter = {0};
+    take_work(b, &counter, tokens);
+    return counter.peak;
+}
+
+/* Of one slot; with the working memory where there is only one. */
+static uint64_t count_slot(struct zl_block *b, int64_t tokens, enum zl_recompute mode)
+{
+    struct zl_arena counter = {0};
+    take_layers(b, &counter, tokens, mode);
+    if (n_slots(b) == 1)
+        take_work(b, &counter, tokens);
+    return counter.peak;
+}
+
+/* The memory that a slot may take: that of a micro-batch of keep_tokens as asked, and at least that of the largest one with
+ * everything computed again. */
+static uint64_t slot_budget(struct zl_block *b)
+{
+    const struct zl_block_spec *s = &b->spec;
+    if (!s->train || s->keep_tokens <= 0 || s->keep_tokens >= s->tokens)
+        return count_slot(b, s->tokens, s->recompute);
+    uint64_t keep = count_slot(b, s->keep_tokens, s->recompute);
+    uint64_t least = count_slot(b, s->tokens, ZL_RECOMPUTE_FULL);
+    return keep > least ? keep : least;
+}
+
+/* Sets slot_bytes; returns the bytes of all slots and what they share. UINT64_MAX when that is beyond 64 bits. */
+static uint64_t activation_budget(struct zl_block *b)
+{
+    uint64_t sum;
+    b->slot_bytes = slot_budget(b);
+    if (n_slots(b) == 1)
+        return b->slot_bytes;
+    if (b->slot_bytes > UINT64_MAX - 63)
+        return UINT64_MAX;
+    b->slot_bytes = (b->slot_bytes + 63) / 64 * 64;
+    if (__builtin_mul_overflow(b->slot_bytes, (uint64_t)n_slots(b), &sum) || __builtin_add_overflow(sum, count_work(b, b->spec.tokens), &sum))
+        return UINT64_MAX;
+    return sum;
+}
+
+void zl_block_select(struct zl_block *b, uint32_t slot)
+{
+    b->slot = slot;
+    b->acts = b->all_acts + (size_t)slot * zl_block_layers(b);
+    b->mode = b->modes[slot];
+    b->dx = b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL;
+}
+
+/* Pointers move, nothing is allocated. */
+void zl_block_arrange(struct zl_block *b, int64_t tokens)
+{
+    b->mode = b->spec.recompute;
+    while (b->spec.train && b->mode < ZL_RECOMPUTE_FULL && count_slot(b, tokens, b->mode) > b->slot_bytes)
+        b->mode++;
+    b->modes[b->slot] = b->mode;
+    zl_arena_release(&b->activations, b->fixed_mark + b->slot * b->slot_bytes);
+    take_layers(b, &b->activations, tokens, b->mode);
+    if (n_slots(b) == 1)
+        take_work(b, &b->activations, tokens);
+}
+
+static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl_block_spec *spec, struct zl_error *err)
+{
+    *b = (struct zl_block){.spec = *spec, .model = m};
+    if (layout(b, err))
+        return err ? err->code : ZL_EMEMORY;
+    b->all_acts = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_acts);
+    b->modes = calloc(n_slots(b), sizeof *b->modes);
+    b->acts = b->all_acts;
+    return b->all_acts && b->modes ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+}
+
+int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
+                  struct zl_error *err)
+{
+    struct zl_block b;
+    struct zl_arena state = {0};
+    if (spec->tokens < 1 || spec->tokens > INT32_MAX || spec->longest < 1 || spec->longest > INT32_MAX)
+        return zl_fail(err, ZL_EUSAGE, "micro-batches of %lld tokens with sequences of %lld cannot be planned, expected 1 to %d",
+                       (long long)spec->tokens, (long long)spec->longest, INT32_MAX);
+    int rc = prepare(&b, m, spec, err);
+    if (!rc) {
+        take_state(&b, &state);
+        *plan = (struct zl_block_plan){state.peak, activation_budget(&b), scratch_bytes(&m->config, spec, threads)};
+    }
+    b.spec.lent = NULL;
+    zl_block_close(&b);
+    return rc;
+}
+
+static void start_weights(struct zl_block *b)
+{
+    const struct zl_block_spec *s = &b->spec;
+    const struct zl_config *c = &b->model->config;
+    b->own.w = b->w;
+    b->shadow.w = b->w + b->n_own;
+    if (s->adapter) {
+        zl_lora_import(&b->own, c, s->adapter);
+        zl_lora_import(&b->shadow, c, s->adapter);
+    } else if (s->lora) {
+        zl_lora_init(&b->own, c, s->lora, s->seed, 0);
+        zl_lora_init(&b->shadow, c, s->lora, s->seed, 1 + s->first);
+    }
+}
+
+int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_block_spec *spec, int threads,
+                  struct zl_error *err)
+{
+    struct zl_block_plan plan;
+    if (zl_block_plan(m, spec, threads, &plan, err) || prepare(b, m, spec, err))
+        return err ? err->code : ZL_EMEMORY;
+    uint64_t activations;
+    if (__builtin_add_overflow(plan.activation_bytes, plan.scratch_bytes + 64, &activations))
+        activations = UINT64_MAX;
+    int rc = zl_arena_open(&b->state, "adapters and optimizer", plan.state_bytes, err);
+    if (!rc && !spec->lent)
+        rc = zl_arena_open(&b->activations, "activations", activations, err);
+    else if (!rc && activations > spec->lent->size)
+        rc = zl_fail(err, ZL_EMEMORY, "the lent activations are too small for this block");
+    if (rc) {
+        zl_block_close(b);
+        return rc;
+    }
+    if (spec->lent)
+        b->activations = (struct zl_arena){.owner = spec->lent->owner, .base = spec->lent->base, .size = spec->lent->size};
+    take_state(b, &b->state);
+    b->in_use = b->w;
+    b->team = (struct zl_team){.threads = threads,
+                               .scratch = zl_arena_take(&b->activations, plan.scratch_bytes),
+                               .compute = spec->compute,
+                               .scratch_bytes = plan.scratch_bytes};
+    activation_budget(b);
+    if (n_slots(b) > 1)
+        take_work(b, &b->activations, spec->tokens);
+    b->fixed_mark = zl_arena_mark(&b->activations);
+    for (uint32_t slot = n_slots(b); slot-- > 0;) {
+        zl_block_select(b, slot);
+        zl_block_arrange(b, spec->tokens);
+    }
+    start_weights(b);
+    return 0;
+}
+
+void zl_block_close(struct zl_block *b)
+{
+    zl_lora_free(&b->own);
+    zl_lora_free(&b->shadow);
+    free(b->all_acts);
+    free(b->modes);
+    zl_arena_close(&b->state);
+    if (!b->spec.lent)
+        zl_arena_close(&b->activations);
+    *b = (struct zl_block){0};
+}
