@@ -11,6 +11,7 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/stage.c src/pipe/stage.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/segment.c src/pipe/segment.h \
+	src/pipe/snapshot.h \
 	src/pipe/cores.c src/pipe/cores.h src/pipe/choose.h \
 	src/pipe/environment.c src/pipe/environment.h \
 	src/pipe/team.c \
