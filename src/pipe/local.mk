@@ -8,7 +8,8 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/packet.h \
 	src/pipe/partition.c src/pipe/partition.h \
 	src/pipe/pipeline.c src/pipe/pipeline.h \
-	src/pipe/stage.c src/pipe/stage.h
+	src/pipe/stage.c src/pipe/stage.h \
+	src/pipe/trace.c src/pipe/trace.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/segment.c src/pipe/segment.h \
 	src/pipe/snapshot.h \

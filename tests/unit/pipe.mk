@@ -25,3 +25,10 @@ tests_unit_test_team_SOURCES = tests/unit/test-team.c tests/unit/test.h
 tests_unit_test_team_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_team_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_team_LDADD = libzl_pipe.la $(L_BASE) $(HWLOC_LIBS) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-trace
+TESTS += tests/unit/test-trace
+tests_unit_test_trace_SOURCES = tests/unit/test-trace.c tests/unit/test.h
+tests_unit_test_trace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_trace_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_trace_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
