@@ -6,6 +6,7 @@ libzl_train_la_SOURCES = \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/generate.c src/train/generate.h \
 	src/train/hooks.h \
+	src/train/journal.c src/train/journal.h \
 	src/train/ledger.c src/train/ledger.h \
 	src/train/loaded.c src/train/loaded.h \
 	src/train/metrics.c src/train/metrics.h \

@@ -1,0 +1,126 @@
+/* What a run tells while it goes: see journal.h. */
+#include "train/journal.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/metrics.h"
+
+#define MOST_SKIPPED 3 /* steps in a row without a finite gradient before the run gives up */
+
+void zl_journal_open(struct zl_journal *j, const struct zl_train_options *o, const struct zl_setup *s, struct zl_run *run,
+                     struct zl_error *err)
+{
+    *j = (struct zl_journal){.o = o, .s = s, .run = run, .err = err, .first_eval = (double)NAN, .last_eval = (double)NAN};
+}
+
+static void sample_memory(struct zl_journal *j, bool now)
+{
+    uint64_t t = zl_clock_ns(), private_bytes = 0;
+    if (!now && t - j->last_pss_ns < 1000000000u)
+        return;
+    uint64_t pss = zl_memory_pss(&private_bytes);
+    j->last_pss_ns = t;
+    if (pss > j->peak_pss)
+        j->peak_pss = pss;
+    if (private_bytes > j->peak_private)
+        j->peak_private = private_bytes;
+}
+
+void zl_journal_fail(struct zl_journal *j, int rc)
+{
+    if (!j->rc)
+        j->rc = rc;
+}
+
+void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds)
+{
+    const struct zl_step *step = &j->s->order.steps[r->step - 1];
+    const uint64_t t = zl_clock_ns();
+    sample_memory(j, r->step == j->s->order.n_steps);
+    j->tokens_done += step->n_tokens;
+    j->steps_done = r->step;
+    uint32_t last = j->s->partition.n - 1;
+    j->last_loss = r->n[last] ? r->loss_sum[last] / (double)r->n[last] : (double)NAN;
+    const struct zl_micro_batch *end = &j->s->order.micro[step->first_micro + step->n_micro - 1];
+    struct zl_moment now = {
+        .lr = zl_learning_rate(j->o, r->step, j->s->order.n_steps),
+        .seconds = (double)(t - j->start_ns) * 1e-9,
+        .tokens_per_second = (double)step->n_tokens / ((double)(t - j->since_ns) * 1e-9),
+        .stall_seconds = stall_seconds,
+        .tokens = step->n_tokens,
+        .trained_tokens = step->n_trained,
+        .tokens_total = j->tokens_done,
+        .peak_pss_bytes = j->peak_pss,
+        .peak_private_bytes = j->peak_private,
+        .epoch = (double)(end->first + end->n) / (double)j->s->order.n_examples,
+    };
+    j->last_step_ns = j->since_ns = t;
+    if (zl_run_metric(j->run, zl_metrics_step(r, j->s->partition.n, &now), j->err))
+        zl_journal_fail(j, ZL_ESYSTEM);
+    if (r->unmoved[0])
+        zl_warn("the gradient of %s has been exactly zero for two steps: this adapter does not learn", r->unmoved);
+    bool skipped = false;
+    for (uint32_t k = 0; k < j->s->partition.n; k++)
+        skipped |= r->skipped[k];
+    j->skipped_in_a_row = skipped ? j->skipped_in_a_row + 1 : 0;
+    if (skipped)
+        zl_warn("step %llu: a gradient is zero or not finite, the update was left out", (unsigned long long)r->step);
+    if (j->skipped_in_a_row >= MOST_SKIPPED)
+        zl_journal_fail(j, zl_fail(j->err, ZL_EINPUT,
+                                   "%d steps in a row gave gradients that are zero or not finite; a lower --lr or a look at the data "
+                                   "may help", MOST_SKIPPED));
+    zl_progress_update(&j->progress, r->step, j->tokens_done, j->last_loss);
+    if (j->o->hooks && j->o->hooks->step)
+        j->o->hooks->step(j->o->hooks->context, r->step, j->s->order.n_steps, j->last_loss, now.tokens_per_second);
+}
+
+void zl_journal_begin(struct zl_journal *j)
+{
+    j->start_ns = j->since_ns = zl_clock_ns();
+    zl_progress_open(&j->progress, 2, "training", "step", j->s->order.n_steps, j->o->quiet);
+}
+
+void zl_journal_eval(struct zl_journal *j, const struct zl_eval_record *r)
+{
+    double loss = r->n ? r->loss_sum / (double)r->n : (double)NAN;
+    if (r->step == 0)
+        j->first_eval = loss;
+    j->last_eval = loss;
+    j->last_eval_step = r->step;
+    j->since_ns = zl_clock_ns();
+    if (r->step == 0)
+        zl_journal_begin(j);
+    if (zl_run_metric(j->run, zl_metrics_eval(r, (double)(j->since_ns - j->start_ns) * 1e-9), j->err))
+        zl_journal_fail(j, ZL_ESYSTEM);
+    zl_note("held-out loss after step %llu: %.4f (%llu tokens)", (unsigned long long)r->step, loss,
+            (unsigned long long)r->n);
+}
+
+bool zl_journal_stopping(struct zl_journal *j)
+{
+    if (!j->rc && (j->stopped_by = zl_hooks_stop(j->o->hooks)))
+        j->rc = ZL_ESTOPPED; /* the sentence comes when what is under way has been finished and counted */
+    return j->rc != 0;
+}
+
+int zl_journal_finish(struct zl_journal *j)
+{
+    zl_progress_close(&j->progress);
+    if (j->stopped_by)
+        zl_fail(j->err, ZL_ESTOPPED, "stopped by %s after step %llu of %llu", j->stopped_by, (unsigned long long)j->steps_done,
+                (unsigned long long)j->s->order.n_steps);
+    return j->rc;
+}
+
+void zl_journal_say_result(const struct zl_journal *j)
+{
+    double seconds = (double)(j->last_step_ns - j->start_ns) * 1e-9;
+    zl_note("%llu step%s, %llu tokens in %.1f s: %.0f tokens/s, peak memory %.0f MiB", (unsigned long long)j->steps_done,
+            j->steps_done == 1 ? "" : "s", (unsigned long long)j->tokens_done, seconds,
+            seconds > 0 ? (double)j->tokens_done / seconds : 0.0, (double)j->peak_pss / 1048576.0);
+    if (j->last_eval_step == j->steps_done)
+        zl_note("held-out loss %.4f before, %.4f after", j->first_eval, j->last_eval);
+}

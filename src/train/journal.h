@@ -1,0 +1,51 @@
+/*
+ * What a run tells while it goes: each step and evaluation into metrics.jsonl, onto the progress bar and to the caller's hooks; and what
+ * follows from it: a warning about adapters that do not learn, the end of a run whose numbers are lost. Every schedule's driver hands its
+ * whole steps in, in order, and asks zl_journal_stopping between micro-batches. One thread.
+ */
+#ifndef ZL_TRAIN_JOURNAL_H
+#define ZL_TRAIN_JOURNAL_H
+
+#include "base/progress.h"
+#include "store/run.h"
+#include "train/ledger.h"
+#include "train/setup.h"
+
+struct zl_journal {
+    const struct zl_train_options *o;
+    const struct zl_setup *s;
+    struct zl_run *run;
+    struct zl_progress progress;
+    uint64_t start_ns, last_step_ns, last_pss_ns;
+    uint64_t since_ns; /* the end of the step or evaluation before the step under way */
+    uint64_t tokens_done, peak_pss, peak_private;
+    uint64_t steps_done;
+    double first_eval, last_eval, last_loss;
+    uint64_t last_eval_step;
+    uint32_t skipped_in_a_row;
+    const char *stopped_by; /* NULL: nobody */
+    struct zl_error *err;   /* the sentence of what went wrong first */
+    int rc;
+};
+
+void zl_journal_open(struct zl_journal *j, const struct zl_train_options *o, const struct zl_setup *s, struct zl_run *run,
+                     struct zl_error *err);
+
+/* What is told about speed is about training: the clock begins with the evaluation of the base model, or by this call where there is none. */
+void zl_journal_begin(struct zl_journal *j);
+void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds);
+void zl_journal_eval(struct zl_journal *j, const struct zl_eval_record *r);
+
+/* The run cannot go on; the first code stays. */
+void zl_journal_fail(struct zl_journal *j, int rc);
+
+/* Stop feeding? After a failure, or when the caller wants it. */
+bool zl_journal_stopping(struct zl_journal *j);
+
+/* All that was begun is done: closes the progress bar, and says who stopped the run before its end. Returns rc. */
+int zl_journal_finish(struct zl_journal *j);
+
+/* Speed, memory and losses as notes. */
+void zl_journal_say_result(const struct zl_journal *j);
+
+#endif
