@@ -12,6 +12,7 @@ include tests/unit/data.mk
 include tests/unit/gemm.mk
 include tests/unit/ops.mk
 include tests/unit/pipe.mk
+include tests/unit/spill.mk
 include tests/unit/train.mk
 include tests/unit/model.mk
 include tests/unit/bench.mk
