@@ -104,6 +104,11 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
     zl_rmsnorm(&b->team, n, d, z, m->norm, (float)m->config.norm_eps, zn, b->rstd);
     struct zl_head head = {.type = m->head.type, .weight = m->head.data, .vocab = m->config.vocab, .d = d,
                            .subset = b->spec.subset, .n_subset = b->spec.n_subset};
+    if (b->spec.local_head) { /* the same rows, numbered as the targets are */
+        head.weight = b->spec.local_head->data;
+        head.vocab = b->spec.n_subset;
+        head.subset = NULL;
+    }
     zl_head_loss(&b->team, &head, n, zn, b->target, weight, b->loss, b->argmax, backward ? zn : NULL);
     for (int64_t i = 0; i < n; i++) {
         out->sum += (double)b->loss[i];

@@ -36,6 +36,9 @@ struct zl_block_spec {
     bool need_dx;    /* the backward's d loss / d x is wanted, in dx */
     const struct zl_arena *lent; /* activations and scratch live here, beside those of other blocks that never compute at the same time;
                                     not owned, at least activation_bytes + scratch_bytes + 64 of the plan; NULL: the block's own */
+    const struct zl_arena *lent_state; /* likewise adapters and optimizer, at least state_bytes: whoever lends it sees to it that a block
+                                          that opens finds zeros there, and one that computes what it left there */
+    const struct zl_tensor *local_head; /* the rows `subset` of the output head, copied together; NULL: they are taken out of the model's */
 };
 
 struct zl_optimizer {

@@ -221,7 +221,11 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
     uint64_t activations;
     if (__builtin_add_overflow(plan.activation_bytes, plan.scratch_bytes + 64, &activations))
         activations = UINT64_MAX;
-    int rc = zl_arena_open(&b->state, "adapters and optimizer", plan.state_bytes, err);
+    int rc = 0;
+    if (!spec->lent_state)
+        rc = zl_arena_open(&b->state, "adapters and optimizer", plan.state_bytes, err);
+    else if (plan.state_bytes > spec->lent_state->size)
+        rc = zl_fail(err, ZL_EMEMORY, "the memory lent for adapters and optimizer is too small for this block");
     if (!rc && !spec->lent)
         rc = zl_arena_open(&b->activations, "activations", activations, err);
     else if (!rc && activations > spec->lent->size)
@@ -230,6 +234,8 @@ int zl_block_open(struct zl_block *b, const struct zl_model *m, const struct zl_
         zl_block_close(b);
         return rc;
     }
+    if (spec->lent_state)
+        b->state = (struct zl_arena){.owner = spec->lent_state->owner, .base = spec->lent_state->base, .size = spec->lent_state->size};
     if (spec->lent)
         b->activations = (struct zl_arena){.owner = spec->lent->owner, .base = spec->lent->base, .size = spec->lent->size};
     take_state(b, &b->state);
@@ -256,7 +262,8 @@ void zl_block_close(struct zl_block *b)
     zl_lora_free(&b->shadow);
     free(b->all_acts);
     free(b->modes);
-    zl_arena_close(&b->state);
+    if (!b->spec.lent_state)
+        zl_arena_close(&b->state);
     if (!b->spec.lent)
         zl_arena_close(&b->activations);
     *b = (struct zl_block){0};

@@ -10,64 +10,123 @@
 #include "kernel/gemm.h"
 #include "model/block.h"
 
-struct sums { /* of one map */
-    float *xx, *xr;      /* [d][d] */
-    double *x, *r;       /* [d] weighted, shifted */
-    float *x0, *r0;      /* [d] the shift */
-    float *saved;        /* [tokens][d] hidden at the landing layer of the running sample */
+struct zl_map_sums {
+    float *xx, *xr;  /* [d][d] */
+    double *x, *r;   /* [d] weighted, shifted */
+    float *x0, *r0;  /* [d] the shift */
+    double weight;   /* of all rows */
+    bool shifted;
+};
+
+struct zl_map_work {
+    const struct zl_team *team;
+    int64_t d;
+    float *wx, *xs, *rs; /* [tokens][d] weighted shifted x; shifted x and r of the kept rows */
+    double *weight;      /* [tokens] */
 };
 
 struct fit {
     const struct zl_model *m;
     struct zl_block block; /* forward only, all layers, no adapters */
     struct zl_map *maps;
-    struct sums *sums;
+    struct zl_map_sums **sums; /* [n] */
+    struct zl_map_work *work;
     uint32_t n;
-    float *x, *wx, *xs, *rs; /* [tokens][d] embedding; weighted shifted x; shifted x and r of the kept rows */
-    double total_weight;
-    bool shifted;
+    float *x;      /* [tokens][d] embedding */
+    float **saved; /* [n] [tokens][d] hidden at the landing layer of the running sample */
 };
 
-static void *take(void **list, size_t *n, uint64_t bytes)
+static int no_memory(struct zl_error *err)
 {
-    void *p = calloc(1, bytes ? bytes : 1);
-    if (p)
-        list[(*n)++] = p;
-    return p;
+    return zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
 }
 
-/* Add one sample's rows to a map's sums. y: the final hidden states. */
-static void accumulate(struct fit *f, struct sums *s, const struct zl_tokens *tok, const float *y, const double *weight)
+int zl_map_work_open(struct zl_map_work **out, const struct zl_team *team, int64_t d, int64_t tokens, struct zl_error *err)
 {
-    const int64_t d = f->m->config.d;
+    const size_t rows = (size_t)(tokens * d);
+    struct zl_map_work *w = calloc(1, sizeof *w);
+    if ((*out = w))
+        *w = (struct zl_map_work){.team = team,
+                                  .d = d,
+                                  .wx = calloc(rows, sizeof(float)),
+                                  .xs = calloc(rows, sizeof(float)),
+                                  .rs = calloc(rows, sizeof(float)),
+                                  .weight = calloc((size_t)tokens, sizeof(double))};
+    return w && w->wx && w->xs && w->rs && w->weight ? 0 : no_memory(err);
+}
+
+void zl_map_work_close(struct zl_map_work *w)
+{
+    if (!w)
+        return;
+    free(w->wx);
+    free(w->xs);
+    free(w->rs);
+    free(w->weight);
+    free(w);
+}
+
+int zl_map_sums_open(struct zl_map_sums **out, int64_t d, struct zl_error *err)
+{
+    const size_t n = (size_t)d;
+    struct zl_map_sums *s = *out = calloc(1, sizeof *s);
+    int rc = zl_array_check((uint64_t)d * (uint64_t)d, 3 * sizeof(float) + 3 * sizeof(double), "numbers of a readout's map", err);
+    if (rc)
+        return rc;
+    if (s)
+        *s = (struct zl_map_sums){.xx = calloc(n * n, sizeof(float)),
+                                  .xr = calloc(n * n, sizeof(float)),
+                                  .x = calloc(n, sizeof(double)),
+                                  .r = calloc(n, sizeof(double)),
+                                  .x0 = calloc(n, sizeof(float)),
+                                  .r0 = calloc(n, sizeof(float))};
+    return s && s->xx && s->xr && s->x && s->r && s->x0 && s->r0 ? 0 : no_memory(err);
+}
+
+void zl_map_sums_close(struct zl_map_sums *s)
+{
+    if (!s)
+        return;
+    free(s->xx);
+    free(s->xr);
+    free(s->x);
+    free(s->r);
+    free(s->x0);
+    free(s->r0);
+    free(s);
+}
+
+/* Products of the sample's rows into the sums. */
+static void accumulate(struct zl_map_sums *s, struct zl_map_work *f, const struct zl_tokens *tok, const float *x_rows, const float *y_rows)
+{
+    const int64_t d = f->d;
     int64_t n = 0;
     for (int64_t i = 0; i < tok->t; i++) {
         if (tok->positions[i] == 0)
             continue;
-        const float *x = s->saved + i * d, *yt = y + i * d;
-        float w = (float)weight[i];
+        const float *x = x_rows + i * d, *yt = y_rows + i * d;
+        float w = (float)f->weight[i];
         for (int64_t j = 0; j < d; j++) {
             float xs = x[j] - s->x0[j], rs = (yt[j] - x[j]) - s->r0[j];
             f->xs[n * d + j] = xs;
             f->rs[n * d + j] = rs;
             f->wx[n * d + j] = w * xs;
-            s->x[j] += weight[i] * (double)xs;
-            s->r[j] += weight[i] * (double)rs;
+            s->x[j] += f->weight[i] * (double)xs;
+            s->r[j] += f->weight[i] * (double)rs;
         }
         n++;
     }
     struct zl_gemm p = {.m = d, .n = d, .n_terms = 1, .c = s->xx, .ldc = d, .accumulate = true};
     p.term[0] = (struct zl_gemm_term){.a = f->wx, .lda = d, .a_transposed = true, .b = f->xs, .b_type = ZL_F32,
                                       .b_layout = ZL_B_KN, .ldb = d, .k = n, .alpha = 1};
-    zl_gemm(&f->block.team, &p);
+    zl_gemm(f->team, &p);
     p.c = s->xr;
     p.term[0].b = f->rs;
-    zl_gemm(&f->block.team, &p);
+    zl_gemm(f->team, &p);
 }
 
-static void set_shift(struct fit *f, struct sums *s, const struct zl_tokens *tok, const float *y)
+static void set_shift(struct zl_map_sums *s, int64_t d, const struct zl_tokens *tok, const float *x_rows, const float *y_rows)
 {
-    const int64_t d = f->m->config.d;
     int64_t n = 0;
     for (int64_t i = 0; i < tok->t; i++)
         n += tok->positions[i] != 0;
@@ -75,15 +134,32 @@ static void set_shift(struct fit *f, struct sums *s, const struct zl_tokens *tok
         double x = 0, r = 0;
         for (int64_t i = 0; i < tok->t; i++)
             if (tok->positions[i] != 0) {
-                x += (double)s->saved[i * d + j];
-                r += (double)y[i * d + j] - (double)s->saved[i * d + j];
+                x += (double)x_rows[i * d + j];
+                r += (double)y_rows[i * d + j] - (double)x_rows[i * d + j];
             }
         s->x0[j] = n ? (float)(x / (double)n) : 0;
         s->r0[j] = n ? (float)(r / (double)n) : 0;
     }
 }
 
-static void run_sample(struct fit *f, const struct zl_sample *sample, double *weight)
+void zl_map_sums_add(struct zl_map_sums *s, struct zl_map_work *w, const struct zl_tokens *tok, const float *x, const float *y)
+{
+    const int64_t d = w->d;
+    for (int64_t i = 0; i < tok->t; i++) {
+        double squares = 0;
+        for (int64_t j = 0; j < d; j++)
+            squares += (double)y[i * d + j] * (double)y[i * d + j];
+        w->weight[i] = squares > 0 ? (double)d / squares : 0;
+        if (tok->positions[i] != 0)
+            s->weight += w->weight[i];
+    }
+    if (!s->shifted)
+        set_shift(s, d, tok, x, y);
+    s->shifted = true;
+    accumulate(s, w, tok, x, y);
+}
+
+static void run_sample(struct fit *f, const struct zl_sample *sample)
 {
     const struct zl_model *m = f->m;
     const int64_t d = m->config.d;
@@ -97,22 +173,10 @@ static void run_sample(struct fit *f, const struct zl_sample *sample, double *we
         h = b->acts[i].y;
         for (uint32_t k = 0; k < f->n; k++)
             if (f->maps[k].landing == i + 1)
-                memcpy(f->sums[k].saved, h, (size_t)(tok->t * d) * sizeof(float));
+                memcpy(f->saved[k], h, (size_t)(tok->t * d) * sizeof(float));
     }
-    for (int64_t i = 0; i < tok->t; i++) {
-        double s = 0;
-        for (int64_t j = 0; j < d; j++)
-            s += (double)h[i * d + j] * (double)h[i * d + j];
-        weight[i] = s > 0 ? (double)d / s : 0;
-        if (tok->positions[i] != 0)
-            f->total_weight += weight[i];
-    }
-    for (uint32_t k = 0; k < f->n; k++) {
-        if (!f->shifted)
-            set_shift(f, &f->sums[k], tok, h);
-        accumulate(f, &f->sums[k], tok, h, weight);
-    }
-    f->shifted = true;
+    for (uint32_t k = 0; k < f->n; k++)
+        zl_map_sums_add(f->sums[k], f->work, tok, f->saved[k], h);
 }
 
 /* In place: the lower triangle of c becomes its Cholesky factor. false: not positive definite. */
@@ -160,9 +224,8 @@ static void solve(const double *l, double *r, int64_t d)
     }
 }
 
-static int finish(const struct fit *f, const struct sums *s, struct zl_map *map, struct zl_error *err)
+int zl_map_sums_solve(const struct zl_map_sums *s, int64_t d, struct zl_map *map, struct zl_error *err)
 {
-    const int64_t d = f->m->config.d;
     const size_t square = (size_t)(d * d);
     double *c = malloc(square * sizeof *c), *r = malloc(square * sizeof *r), trace = 0, gain = 0;
     map->a = calloc(square, sizeof(float));
@@ -170,7 +233,7 @@ static int finish(const struct fit *f, const struct sums *s, struct zl_map *map,
     int rc = c && r && map->a && map->b ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory for a ridge map of width %d", (int)d);
     if (rc)
         goto out;
-    const double w = f->total_weight;
+    const double w = s->weight;
     for (int64_t i = 0; i < d; i++)
         for (int64_t j = 0; j < d; j++) {
             double mi = s->x[i] / w;
@@ -214,50 +277,36 @@ out:
 int zl_readout_fit(const struct zl_model *m, int threads, const struct zl_sample *samples, size_t n_samples, int64_t tokens,
                    int64_t longest, struct zl_map *maps, uint32_t n, struct zl_error *err)
 {
-    const uint64_t d = m->config.d, rows = (uint64_t)tokens * d * sizeof(float);
+    const int64_t d = m->config.d;
+    const size_t rows = (size_t)(tokens * d);
     struct fit f = {.m = m, .maps = maps, .n = n};
     const struct zl_block_spec spec = {.first = 0, .n_own = m->config.layers, .tokens = tokens, .longest = longest};
-    void **owned = calloc(8 + 7 * (size_t)n, sizeof *owned);
-    size_t n_owned = 0;
-    double *weight = NULL;
-    if (!owned)
-        return zl_fail(err, ZL_EMEMORY, "out of memory");
-    int rc = zl_array_check(d * d, 3 * sizeof(float) * n + 3 * sizeof(double), "numbers of the readouts' maps", err);
+    f.sums = calloc(n, sizeof *f.sums);
+    f.saved = calloc(n, sizeof *f.saved);
+    f.x = calloc(rows, sizeof(float));
+    int rc = f.sums && f.saved && f.x ? 0 : no_memory(err);
     if (!rc)
         rc = zl_block_open(&f.block, m, &spec, threads, err);
-    if (rc)
-        goto out;
-    f.sums = take(owned, &n_owned, n * sizeof *f.sums);
-    f.x = take(owned, &n_owned, rows);
-    f.wx = take(owned, &n_owned, rows);
-    f.xs = take(owned, &n_owned, rows);
-    f.rs = take(owned, &n_owned, rows);
-    weight = take(owned, &n_owned, (uint64_t)tokens * sizeof *weight);
-    bool all = n_owned == 6;
-    for (uint32_t k = 0; all && k < n; k++) {
-        struct sums *s = &f.sums[k];
-        s->xx = take(owned, &n_owned, d * d * sizeof(float));
-        s->xr = take(owned, &n_owned, d * d * sizeof(float));
-        s->x = take(owned, &n_owned, d * sizeof(double));
-        s->r = take(owned, &n_owned, d * sizeof(double));
-        s->x0 = take(owned, &n_owned, d * sizeof(float));
-        s->r0 = take(owned, &n_owned, d * sizeof(float));
-        s->saved = take(owned, &n_owned, rows);
-        all = n_owned == 6 + 7 * ((size_t)k + 1);
+    if (!rc)
+        rc = zl_map_work_open(&f.work, &f.block.team, d, tokens, err);
+    for (uint32_t k = 0; !rc && k < n; k++) {
+        rc = zl_map_sums_open(&f.sums[k], d, err);
+        if (!rc && !(f.saved[k] = calloc(rows, sizeof(float))))
+            rc = no_memory(err);
     }
-    if (!all) {
-        rc = zl_fail(err, ZL_EMEMORY, "out of memory while fitting the readouts");
-        goto out;
-    }
-    for (size_t i = 0; i < n_samples; i++)
-        run_sample(&f, &samples[i], weight);
+    for (size_t i = 0; !rc && i < n_samples; i++)
+        run_sample(&f, &samples[i]);
     for (uint32_t k = 0; !rc && k < n; k++)
-        rc = finish(&f, &f.sums[k], &maps[k], err);
-out:
+        rc = zl_map_sums_solve(f.sums[k], d, &maps[k], err);
     zl_block_close(&f.block);
-    for (size_t i = 0; i < n_owned; i++)
-        free(owned[i]);
-    free(owned);
+    zl_map_work_close(f.work);
+    for (uint32_t k = 0; k < n; k++) {
+        zl_map_sums_close(f.sums ? f.sums[k] : NULL);
+        free(f.saved ? f.saved[k] : NULL);
+    }
+    free(f.sums);
+    free(f.saved);
+    free(f.x);
     return rc;
 }
 

@@ -27,4 +27,16 @@ int zl_readout_fit(const struct zl_model *m, int threads, const struct zl_sample
                    int64_t longest, struct zl_map *maps, uint32_t n, struct zl_error *err);
 void zl_map_free(struct zl_map *map);
 
+/* The same for those who bring the hidden states themselves, one map at a time: the sums of a map, the working memory that adding to any
+ * of them takes, and the map that solves them. x: hidden at the landing layer, y: before the final norm, [tok->t][d]. The same samples in
+ * the same order give the same bits as zl_readout_fit. On failure the out parameter is still to be closed. */
+struct zl_map_sums;
+struct zl_map_work;
+int zl_map_work_open(struct zl_map_work **out, const struct zl_team *team, int64_t d, int64_t tokens, struct zl_error *err);
+void zl_map_work_close(struct zl_map_work *w);
+int zl_map_sums_open(struct zl_map_sums **out, int64_t d, struct zl_error *err);
+void zl_map_sums_add(struct zl_map_sums *s, struct zl_map_work *w, const struct zl_tokens *tok, const float *x, const float *y);
+int zl_map_sums_solve(const struct zl_map_sums *s, int64_t d, struct zl_map *map, struct zl_error *err);
+void zl_map_sums_close(struct zl_map_sums *s);
+
 #endif

@@ -21,10 +21,8 @@ static uint32_t default_first(const struct zl_partition_request *r, uint32_t loo
 {
     if (r->equal || look_ahead == 0)
         return (uint32_t)((uint64_t)k * r->layers / r->stages);
-    uint32_t each = r->layers > look_ahead ? (r->layers - look_ahead) / r->stages : 0;
-    if (each == 0)
-        each = 1;
-    return k * each;
+    const uint32_t shared = r->layers > look_ahead ? r->layers - look_ahead : 0;
+    return shared < r->stages ? k : (uint32_t)((uint64_t)k * shared / r->stages);
 }
 
 int zl_partition_make(const struct zl_partition_request *r, struct zl_partition *p, struct zl_error *err)

@@ -34,8 +34,8 @@ struct zl_partition_request {
     uint32_t n_freeze;
 };
 
-/* Without bounds: with a look-ahead of j layers every stage but the last gets (L - j) / K layers (at least 1) and the last the rest, so that
- * layers computed (own and look-ahead) are balanced and the last block, whose gradient is exact, is the largest; without look-ahead equal blocks.
+/* Without bounds: with a look-ahead of j layers stage k begins at floor(k (L - j) / K) (each has at least 1) and the last gets the rest, so
+ * that layers computed (own and look-ahead) are balanced and the last block, whose gradient is exact, is the largest; without look-ahead equal blocks.
  * Look-ahead that reaches the last layer needs no map. ZL_EUSAGE with the sentence when the request does not fit the model. */
 int zl_partition_make(const struct zl_partition_request *r, struct zl_partition *p, struct zl_error *err);
 
