@@ -13,6 +13,7 @@ include tests/unit/gemm.mk
 include tests/unit/ops.mk
 include tests/unit/pipe.mk
 include tests/unit/spill.mk
+include tests/unit/sim.mk
 include tests/unit/train.mk
 include tests/unit/model.mk
 include tests/unit/bench.mk

@@ -1,0 +1,6 @@
+check_PROGRAMS += tests/unit/test-sim
+TESTS += tests/unit/test-sim
+tests_unit_test_sim_SOURCES = tests/unit/test-sim.c tests/unit/test.h
+tests_unit_test_sim_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_sim_LDADD = $(L_SIM) $(CMOCKA_LIBS)
