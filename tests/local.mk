@@ -19,6 +19,7 @@ include tests/unit/model.mk
 include tests/unit/bench.mk
 include tests/golden/local.mk
 include tests/unit/api.mk
+include tests/fault/local.mk
 endif
 include tests/cli/local.mk
 include tests/bench/local.mk

@@ -2,8 +2,8 @@
  * Writing checkpoints while training goes on. A generation is the whole state of a run behind one step: a text of the driver's and parts of
  * the stages'. The driver begins one and sends its marker; each stage copies its parts in as the marker passes (zl_checkpoint_put, or the
  * sink) and goes on; one writer thread hashes the blocks and writes them into RUN/checkpoints/. A generation counts from the moment
- * that it has its name: all of it was synced before the one rename that gives it, and the folder after. Then the writer reads it back from
- * the disk, and only when it verifies may an older one go.
+ * that it has its name: all of it was synced and read back from the disk before the one rename that gives it, and the folder is synced after.
+ * Only then may an older one go.
  *
  * A failure (a full disk, a folder that is gone, an error of the device) costs the generation under way and nothing else: what was
  * written of it is removed, the older ones stand, zl_checkpoint_poll has the sentence, and the next generation is tried afresh.
@@ -54,7 +54,7 @@ enum { ZL_CHECKPOINT_BUSY = 1 };
 int zl_checkpoint_begin(struct zl_checkpoints *c, uint64_t step, uint64_t *generation);
 
 /* The driver's text (JSON) of a generation that was begun; copied. Once, at any time after the begin: a generation is complete when it has
- * its text and all parts. */
+ * its text and all parts. 0 also when it is lost already. */
 int zl_checkpoint_text(struct zl_checkpoints *c, uint64_t generation, const char *text, uint64_t bytes, struct zl_error *err);
 
 /* Any stage's thread: see struct zl_snapshot_sink. Negative when the generation is lost, unknown, or the part would overflow. */
@@ -68,9 +68,9 @@ void zl_checkpoint_drop(struct zl_checkpoints *c, uint64_t generation);
 struct zl_checkpoint_event {
     uint64_t generation, step;
     int rc;             /* 0: on the disk and verified; else a negative enum zl_code */
-    char why[512];      /* rc != 0: the sentence; rc == 0: empty, or what could not be tidied up */
+    char why[1024];      /* rc != 0: the sentence; rc == 0: empty, or what could not be tidied up */
     uint64_t bytes;     /* of its file */
-    double seconds;     /* from the last part's arrival until it was verified */
+    double seconds;     /* from the last arrival until all was done */
     uint32_t removed;   /* older generations that went for it */
 };
 bool zl_checkpoint_poll(struct zl_checkpoints *c, struct zl_checkpoint_event *out);

@@ -1,0 +1,12 @@
+# What must survive: the store of checkpoints under its own campaigns. The scene is shared with the unit tests of the store.
+STORE_TESTS = tests/unit/test-checkpoint
+check_PROGRAMS += $(STORE_TESTS)
+TESTS += $(STORE_TESTS)
+store_cflags = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+store_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)
+store_headers = tests/fault/scene.h tests/unit/test.h
+
+tests_unit_test_checkpoint_SOURCES = tests/unit/test-checkpoint.c $(store_headers)
+tests_unit_test_checkpoint_CFLAGS = $(store_cflags)
+tests_unit_test_checkpoint_CPPFLAGS = $(store_cppflags)
+tests_unit_test_checkpoint_LDADD = $(L_STORE) $(CMOCKA_LIBS)
