@@ -65,6 +65,7 @@ static int open_pipeline(struct trainer *t)
     const struct zl_partition_request whole = {.layers = t->model.config.layers, .stages = 1, .readout = ZL_READOUT_LENS};
     struct zl_partition partition;
     const float *no_map[1] = {NULL};
+    const uint32_t only = 0;
     char note[256] = "";
     if (zl_lora_targets("all", &t->lora.targets, b->err))
         return ZL_EUSAGE;
@@ -80,6 +81,9 @@ static int open_pipeline(struct trainer *t)
                                           .keep_tokens = t->tokens,
                                           .ring_depth = 4,
                                           .optimizer = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .clip = 1},
+                                          .schedule = &zl_schedules[ZL_SCHEDULE_BP],
+                                          .n_workers = 1,
+                                          .worker_of = &only,
                                           .groups = &b->group};
     int rc = zl_partition_make(&whole, &partition, b->err);
     if (!rc)
@@ -129,7 +133,7 @@ static int run_step(struct trainer *t, uint64_t micro)
         struct zl_packet *m = sent < micro ? zl_pipeline_slot(&t->pipeline, 0) : NULL;
         if (m) {
             fill(t, m, ++sent == micro, micro);
-            zl_pipeline_send(&t->pipeline);
+            zl_pipeline_send(&t->pipeline, m);
         } else if (zl_pipeline_report(&t->pipeline, WAIT_NS, &report)) {
             reported++;
         } else if (zl_pipeline_done(&t->pipeline)) {

@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "cmd/options.h"
 
+#define MOST_CHOICES 32 /* characters of "a|b|c" that go beside the option's name */
 #define COLUMN 30 /* where the help of an option begins */
 #define NARROWEST 50
 #define WIDEST 100
@@ -76,12 +77,16 @@ static void put_entry(const char *left, const char *help, int columns, FILE *f)
 
 static void put_option(const struct zl_option *o, int columns, FILE *f)
 {
-    char value[128], left[256], help[1024], letter[] = "-x, ";
+    char value[128], left[256], help[1536], letter[] = "-x, ";
     letter[1] = o->letter;
     value_name(o, value, sizeof value);
-    snprintf(left, sizeof left, "  %s--%s%s%s", o->letter ? letter : "    ", o->name, value[0] ? " " : "", value);
+    const bool many = o->kind == ZL_OPTION_CHOICE && strlen(value) > MOST_CHOICES; /* then they stand in the text */
+    snprintf(left, sizeof left, "  %s--%s%s%s", o->letter ? letter : "    ", o->name, value[0] ? " " : "", many ? "NAME" : value);
     const char *shown = o->shown ? o->shown : o->fallback;
-    snprintf(help, sizeof help, "%s%s%s%s", o->help, shown ? " (default: " : "", shown ? shown : "", shown ? ")" : "");
+    snprintf(help, sizeof help, "%s%s%s%s%s", o->help, shown ? " (default: " : "", shown ? shown : "", shown ? ")" : "",
+             many ? "\nOne of:" : "");
+    for (size_t i = 0, n = strlen(help); many && o->choices[i] && n < sizeof help; n = strlen(help), i++)
+        snprintf(help + n, sizeof help - n, " %s", o->choices[i]);
     put_entry(left, help, columns, f);
 }
 

@@ -50,6 +50,10 @@ static int check_bounds(struct zl_train_options *o, struct zl_error *err)
     const struct zl_numbers *b = &o->bounds;
     if (!b->n)
         return 0;
+    if (o->interleave > 1)
+        return b->n % o->interleave ? zl_fail(err, ZL_EUSAGE, "--bounds lists %zu parts, which %llu in each stage (--interleave) do not divide",
+                                              b->n, (ull)o->interleave)
+                                    : (o->stages = b->n / o->interleave, 0);
     if (ZL_GIVEN(o, stages) && o->stages != b->n)
         return zl_fail(err, ZL_EUSAGE, "--bounds lists %zu stages, but --stages says %llu", b->n, (ull)o->stages);
     if (b->n > 64)
@@ -128,14 +132,17 @@ static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
 }
 
 /* Options that change nothing in a run of this kind. */
-enum { WITH_BP, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, WITH_ADAPTER, CASES };
+enum { WITH_BP, WITHOUT_LOCAL_LOSSES, WITHOUT_INTERLEAVING, WITHOUT_STASH, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, WITH_ADAPTER, CASES };
 
 static const struct {
     const char *because;
-    const char *names[8];
+    const char *names[9];
 } without_effect[CASES] = {
     [WITH_BP] = {"with --schedule bp",
-                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth"}},
+                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth", "placement"}},
+    [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock", {"freeze", "readout", "look-ahead", "local-vocabulary"}},
+    [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
+    [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
     [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "ring-depth"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
@@ -144,11 +151,15 @@ static const struct {
 
 static void note_without_effect(const struct zl_train_options *o)
 {
-    bool bp = o->schedule == ZL_SCHEDULE_BP, one = !bp && o->stages == 1;
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    bool bp = schedule->single, one = !bp && o->stages == 1;
     const bool holds[CASES] = {
         [WITH_BP] = bp,
-        [WITH_ONE_STAGE] = one,
-        [WITHOUT_SHADOW] = !bp && !one && o->readout != ZL_READOUT_SHADOW,
+        [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
+        [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
+        [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,
+        [WITH_ONE_STAGE] = one && schedule->local,
+        [WITHOUT_SHADOW] = schedule->local && !one && o->readout != ZL_READOUT_SHADOW,
         [WITHOUT_EVALUATION] = !o->eval_data && !(o->eval_split > 0),
         [WITH_ADAPTER] = o->init_adapter != NULL,
     };
@@ -171,17 +182,22 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
         rc = apply_preset(o, m, err);
     if (rc == 0)
         rc = check_float32(o, err);
-    if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)
-        rc = check_bounds(o, err);
-    if (rc == 0 && o->schedule == ZL_SCHEDULE_ZEROLOCK)
-        rc = check_freeze(o, err);
     if (rc)
         return rc;
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     note_without_effect(o);
-    if (o->schedule == ZL_SCHEDULE_BP) {
+    if (o->schedule != ZL_SCHEDULE_1F1B)
+        o->interleave = 1;
+    o->vertical_sync = o->vertical_sync && o->schedule == ZL_SCHEDULE_PIPEDREAM;
+    if (!schedule->local)
+        o->freeze = (struct zl_numbers){0};
+    if (schedule->single) {
         o->stages = 1;
         o->bounds = (struct zl_numbers){0};
-        o->freeze = (struct zl_numbers){0};
     }
-    return 0;
+    if (!schedule->single)
+        rc = check_bounds(o, err);
+    if (rc == 0 && schedule->local)
+        rc = check_freeze(o, err);
+    return rc;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "kernel/gemm.h"
 #include "kernel/head.h"
 #include "kernel/ops.h"
@@ -124,6 +125,7 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
     } else {
         scatter(b, tok->t, n, zn);
     }
+    b->loss_end_ns = zl_clock_ns();
     backward_layers(b, tok);
 }
 

@@ -65,11 +65,14 @@ struct zl_block {
     uint64_t slot_bytes, fixed_mark; /* of the arena: what a slot may take; where the slots begin, behind scratch and working memory */
     uint32_t slot;                   /* the selected one */
     enum zl_recompute mode;          /* of its micro-batch */
+    uint64_t loss_end_ns;            /* zl_clock_ns when the last loss was known and its backward through the layers began */
 };
 
 /* Bytes that a block will take, without taking them. tokens and longest: 1 to 2^31 - 1, as positions in a micro-batch are int32. */
 struct zl_block_plan {
     uint64_t state_bytes, activation_bytes, scratch_bytes;
+    uint64_t slot_bytes; /* of the activations: what one micro-batch keeps until its backward */
+    uint64_t n;          /* floats of own and shadow adapters */
 };
 int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
                   struct zl_error *err);

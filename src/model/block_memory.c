@@ -190,7 +190,8 @@ int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, in
     int rc = prepare(&b, m, spec, err);
     if (!rc) {
         take_state(&b, &state);
-        *plan = (struct zl_block_plan){state.peak, activation_budget(&b), scratch_bytes(&m->config, spec, threads)};
+        const uint64_t activations = activation_budget(&b);
+        *plan = (struct zl_block_plan){state.peak, activations, scratch_bytes(&m->config, spec, threads), b.slot_bytes, b.n};
     }
     b.spec.lent = NULL;
     zl_block_close(&b);

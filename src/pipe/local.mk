@@ -3,13 +3,17 @@ libzl_pipe_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 libzl_pipe_la_SOURCES =
 libzl_pipe_la_SOURCES += \
 	src/pipe/futex.c src/pipe/futex.h \
+	src/pipe/bell.c src/pipe/bell.h src/pipe/relax.h \
 	src/pipe/ring.c src/pipe/ring.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/packet.h \
 	src/pipe/partition.c src/pipe/partition.h \
 	src/pipe/pipeline.c src/pipe/pipeline.h \
-	src/pipe/stage.c src/pipe/stage.h \
-	src/pipe/trace.c src/pipe/trace.h
+	src/pipe/placement.c src/pipe/placement.h \
+	src/pipe/schedule.c src/pipe/schedule.h \
+	src/pipe/stage.c src/pipe/stage_state.c src/pipe/stage.h \
+	src/pipe/trace.c src/pipe/trace.h \
+	src/pipe/worker.c src/pipe/worker.h
 libzl_pipe_la_SOURCES += \
 	src/pipe/segment.c src/pipe/segment.h \
 	src/pipe/snapshot.h \

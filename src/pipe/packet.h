@@ -1,6 +1,7 @@
 /*
  * What travels through a ring: one micro-batch, as a descriptor followed by arrays at fixed offsets, so that a slot is one block of
- * memory that any process can read. Written by the stage before, read-only to the stage behind it.
+ * memory that any process can read. Written by the stage before, read-only to the stage behind it. Gradients travel the other way through rings of
+ * their own.
  */
 #ifndef ZL_PIPE_PACKET_H
 #define ZL_PIPE_PACKET_H
@@ -11,7 +12,10 @@
 
 enum zl_packet_kind {
     ZL_TRAIN, /* forward, local loss, backward; update on the last micro-batch of a step */
-    ZL_EVAL   /* forward only; the last stage measures the model's own loss */
+    ZL_EVAL,  /* forward only; the last stage measures the model's own loss */
+    ZL_MARK,  /* no micro-batch: a checkpoint's marker; each stage that it passes gives its state to the sink */
+    ZL_DRAIN, /* no micro-batch: what waits for its backward is finished before anything behind this, where nothing else flushes */
+    ZL_NORM   /* no micro-batch: the norm of all stages' gradients, from the first stage to the others */
 };
 
 struct zl_packet {
@@ -22,7 +26,20 @@ struct zl_packet {
     uint64_t micro; /* position in the run's list of micro-batches */
     float weight;   /* of a summed loss: 1 / labelled tokens of the whole step */
     float lr;
+    uint64_t sequence;   /* of all packets that entered the pipeline */
+    uint64_t version;    /* updates that the first stage had made when this micro-batch entered it */
+    uint64_t generation; /* ZL_MARK: of the checkpoint */
+    double norm;         /* ZL_NORM */
 };
+
+/* What comes back over a boundary: this, then at ZL_GRADIENT_AT d loss / d hidden [tokens][d] of the stage's output. */
+struct zl_gradient {
+    uint64_t micro;
+    uint32_t n_tokens;
+    uint32_t is_sum;    /* no gradient: the squares of all gradients from here to the last stage, at the end of a step */
+    double sum;
+};
+#define ZL_GRADIENT_AT 64
 
 /* Offsets of the arrays behind the descriptor. */
 struct zl_packet_layout {
@@ -64,7 +81,8 @@ struct zl_report {
     uint64_t step, micro;
     double loss_sum;      /* local loss over n labelled tokens, nats */
     uint64_t n, correct;
-    double grad_norm;     /* before clipping, on the last micro-batch of a step */
+    double grad_norm;     /* before clipping, on the last micro-batch of a step; of all stages where the schedule flushes */
+    float lr;             /* of the step that is due, while the norm is on its way */
     uint64_t busy_ns;     /* time computing this micro-batch */
     char unmoved[96];     /* after step 2: a tensor whose gradient has been exactly zero, or empty */
 };

@@ -17,8 +17,29 @@ static int check_bounds(const struct zl_partition_request *r, struct zl_error *e
     return 0;
 }
 
+/* Layers of the last stage so that the slowest stage is as fast as can be; on ties the larger number. */
+static uint32_t last_layers(const struct zl_partition_request *r)
+{
+    const uint32_t before = r->stages - 1;
+    uint32_t best = 1;
+    double best_cost = 0;
+    for (uint32_t n = 1; before && n + before <= r->layers; n++) {
+        const double others = (double)((r->layers - n + before - 1) / before), own = n + r->tail;
+        const double cost = own > others ? own : others;
+        if (n == 1 || cost <= best_cost) {
+            best = n;
+            best_cost = cost;
+        }
+    }
+    return before ? best : r->layers;
+}
+
 static uint32_t default_first(const struct zl_partition_request *r, uint32_t look_ahead, uint32_t k)
 {
+    if (!r->equal && look_ahead == 0 && r->tail > 0 && k < r->stages) {
+        const uint64_t rest = r->layers - last_layers(r);
+        return k + 1 == r->stages ? (uint32_t)rest : (uint32_t)(k * rest / (r->stages - 1));
+    }
     if (r->equal || look_ahead == 0)
         return (uint32_t)((uint64_t)k * r->layers / r->stages);
     const uint32_t shared = r->layers > look_ahead ? r->layers - look_ahead : 0;

@@ -30,6 +30,8 @@ struct zl_partition_request {
     uint32_t look_ahead;    /* shadow only; 0: a third of the layers, at least 1 */
     const uint64_t *bounds; /* first layer of each stage (bounds[0] == 0), or NULL */
     bool equal;             /* equal blocks, floor(k L / K), whatever the readout */
+    double tail;            /* what stands behind the last layer (norm, head, loss) costs as much as so many layers; without look-ahead
+                               the last stage gets that many fewer */
     const uint64_t *freeze; /* indices of frozen stages */
     uint32_t n_freeze;
 };

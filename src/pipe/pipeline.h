@@ -1,5 +1,6 @@
 /*
- * A pipeline: the stages of a partition, the rings between them in one shared-memory segment, and the way in and out. The driver
+ * A pipeline: the stages of a partition, the workers that run them, the rings between them in one shared-memory segment, and the way in
+ * and out. The driver
  * puts micro-batches in at the front and takes reports out; it is the only one that talks to the stages.
  */
 #ifndef ZL_PIPE_PIPELINE_H
@@ -7,7 +8,7 @@
 
 #include "pipe/partition.h"
 #include "pipe/segment.h"
-#include "pipe/stage.h"
+#include "pipe/worker.h"
 
 struct zl_pipeline_options {
     const struct zl_lora_spec *lora;
@@ -22,13 +23,26 @@ struct zl_pipeline_options {
     int64_t keep_tokens;               /* see struct zl_block_spec */
     uint32_t ring_depth;               /* slots between two stages, >= 1 */
     struct zl_optimizer optimizer;
-    const struct zl_core_group *groups; /* [stages] */
+    const struct zl_schedule *schedule;
+    bool vertical_sync;                /* pipedream: every stage uses the version of weights that the first one had */
+    uint64_t micro_per_step;           /* the most */
+    uint32_t n_workers;
+    const uint32_t *worker_of;         /* [stages] */
+    const struct zl_core_group *groups; /* [workers] */
+    const struct zl_snapshot_sink *sink; /* where checkpoints' markers leave the state; NULL: nowhere. Must live as long as the pipeline */
+    struct zl_trace *trace;            /* a lane a worker; NULL: off */
+    void (*before)(void *context, uint32_t stage); /* see struct zl_worker */
+    void *before_context;
 };
 
 struct zl_pipeline {
     const struct zl_model *model;
-    uint32_t n;
+    uint32_t n, n_workers;
     struct zl_stage *stage; /* [n] */
+    struct zl_worker *worker; /* [n_workers] */
+    struct zl_stage **hosted; /* [n]: the workers' lists, one behind the other */
+    struct zl_arena *shared;  /* [n_workers]: activations of stages that take turns on one worker; empty where each has its own */
+    uint64_t sent;            /* packets that entered */
     struct zl_segment segment;
     struct zl_ring *feed;
     struct zl_packet_layout feed_layout;
@@ -36,6 +50,9 @@ struct zl_pipeline {
 
 struct zl_pipeline_plan {
     struct zl_block_plan block[ZL_STAGES_MAX];
+    uint64_t waiting_bytes[ZL_STAGES_MAX]; /* inputs, older weights and gradients that a stage keeps beside its block */
+    uint32_t in_flight[ZL_STAGES_MAX];     /* micro-batches that can wait for their backward */
+    uint64_t activation_bytes; /* of all stages, scratch included, where those that take turns share */
     uint64_t ring_bytes, total_bytes;
 };
 int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, const struct zl_pipeline_options *o,
@@ -48,7 +65,11 @@ int zl_pipeline_start(struct zl_pipeline *l, struct zl_error *err);
 
 /* A free slot at the front, or NULL after timeout_ns or when a stage is gone. Fill it (kind, step, weight, lr, arrays), then send. */
 struct zl_packet *zl_pipeline_slot(struct zl_pipeline *l, int64_t timeout_ns);
-void zl_pipeline_send(struct zl_pipeline *l);
+void zl_pipeline_send(struct zl_pipeline *l, struct zl_packet *p);
+/* A checkpoint's marker into the slot: every stage gives its state to the sink as it passes, behind all that was sent before. */
+void zl_pipeline_mark(struct zl_pipeline *l, struct zl_packet *slot, uint64_t step, uint64_t generation);
+/* Into the slot: what was sent before is trained to its end before anything that comes behind. */
+void zl_pipeline_drain(struct zl_pipeline *l, struct zl_packet *slot);
 
 /* The next report of any stage: true and *out. Waits at most timeout_ns for one of the last stage. */
 bool zl_pipeline_report(struct zl_pipeline *l, int64_t timeout_ns, struct zl_report *out);
@@ -60,7 +81,7 @@ void zl_pipeline_abort(struct zl_pipeline *l);  /* stop at once */
 void zl_pipeline_join(struct zl_pipeline *l);
 void zl_pipeline_close(struct zl_pipeline *l);
 
-/* Seconds that all stages together waited for input and for space. */
+/* Seconds that all workers together had nothing to run. */
 double zl_pipeline_wait_seconds(const struct zl_pipeline *l);
 
 #endif

@@ -43,6 +43,7 @@
 
 #include "base/type.h"
 #include "pipe/futex.h"
+#include "pipe/relax.h"
 
 #define LINE      128u
 #define SLOTS_MAX (1u << 28)
@@ -95,15 +96,6 @@ struct zl_ring *zl_ring_init(void *memory, uint32_t slots, uint64_t slot_bytes)
     return r;
 }
 
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#endif
-}
-
 enum view { READY, BLOCKED, OVER };
 
 /* What a side sees in the other's word. blocked_at is the count, in place, at which there is nothing for this side to do. */
@@ -130,7 +122,7 @@ static enum view await(struct side *mine, struct side *theirs, uint32_t blocked_
                        : timeout_ns > INT64_MAX - start ? INT64_MAX
                                                         : start + timeout_ns;
     for (int i = 0; i < SPINS && view == BLOCKED; i++) {
-        relax();
+        zl_relax();
         view = look(atomic_load_explicit(&theirs->word, memory_order_acquire), blocked_at, drains);
     }
     for (bool in_time = true; view == BLOCKED && in_time;) {
@@ -214,6 +206,11 @@ int zl_ring_is_done(const struct zl_ring *r)
     if (head & ABORTED)
         return 1;
     return (head & CLOSED) && (head & ~FLAGS) == count(&r->consumer);
+}
+
+int zl_ring_is_aborted(const struct zl_ring *r)
+{
+    return (atomic_load_explicit(&r->producer.word, memory_order_acquire) & ABORTED) != 0;
 }
 
 int zl_ring_is_closed(const struct zl_ring *r)

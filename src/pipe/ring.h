@@ -29,6 +29,7 @@ void *zl_ring_try_peek(struct zl_ring *r, int64_t timeout_ns);
 /* Never will be, for the consumer: aborted, or closed and drained. For the producer: closed or aborted. */
 int zl_ring_is_done(const struct zl_ring *r);
 int zl_ring_is_closed(const struct zl_ring *r);
+int zl_ring_is_aborted(const struct zl_ring *r);
 
 /* close: no more will be published (a slot that is reserved now is dropped); the consumer drains.
  * abort: both sides return NULL at once. Idempotent, any thread, async-signal-safe. */

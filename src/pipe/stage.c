@@ -1,121 +1,503 @@
 /*
- * The loop of a stage: see stage.h. For each micro-batch, in this order: own layers forward; output into the next ring; local loss
- * and backward; on the last micro-batch of a step the update; report; the input slot goes back. No allocation, lock or file
- * access happens here; the rings are the only things that can wait.
+ * What a stage does next, and doing it: see stage.h. Nothing is allocated, locked or read from a file here, and nothing waits: an operation
+ * runs only when its packet, its gradient and the slots for its results are there.
  */
 #include "pipe/stage.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "kernel/dequant.h"
 
-/* Copy descriptor, arrays and activations to the next ring. false: it was aborted. */
-static bool hand_on(struct zl_stage *s, struct zl_packet *in, const float *y)
+/* ---- where things lie ---------------------------------------------------------------------------- */
+
+static uint32_t place_at(const struct zl_stage *s, uint32_t i)
 {
-    struct zl_packet *out = zl_ring_reserve(s->out);
-    if (!out)
-        return false;
-    const size_t ints = in->n_tokens * sizeof(int32_t), d = s->block.model->config.d;
-    *out = *in;
-    memcpy(zl_packet_at(out, s->out_layout.ids), zl_packet_at(in, s->in_layout.ids), ints);
-    memcpy(zl_packet_at(out, s->out_layout.labels), zl_packet_at(in, s->in_layout.labels), ints);
-    memcpy(zl_packet_at(out, s->out_layout.positions), zl_packet_at(in, s->in_layout.positions), ints);
-    memcpy(zl_packet_at(out, s->out_layout.seqs), zl_packet_at(in, s->in_layout.seqs),
-           in->n_seqs * sizeof(struct zl_attn_seq));
-    memcpy(zl_packet_at(out, s->out_layout.hidden), y, in->n_tokens * d * sizeof(float));
-    zl_ring_publish(s->out);
-    return true;
+    return (s->state.first + i) % s->in_flight;
 }
 
-static void local_loss(struct zl_stage *s, struct zl_packet *in, const struct zl_tokens *tok, struct zl_report *r)
+/* A place of the queue in the block: all share one slot where the forward is replayed. */
+static uint32_t slot_of(const struct zl_stage *s, uint32_t place)
 {
-    struct zl_loss loss = {0};
-    const bool train = in->kind == ZL_TRAIN;
-    if (!s->block.spec.has_loss || (!train && !s->last))
-        return;
-    zl_block_loss(&s->block, 0, tok, zl_packet_at(in, s->in_layout.labels), in->weight, train, &loss);
-    r->loss_sum = loss.sum;
-    r->n = loss.n;
-    r->correct = loss.correct;
+    return s->schedule->weights == ZL_WEIGHTS_REPLAYED ? 0 : place;
 }
 
-static void update(struct zl_stage *s, const struct zl_packet *in, struct zl_report *r)
+static struct zl_packet *pending_packet(struct zl_stage *s, uint32_t place)
 {
-    if (in->kind != ZL_TRAIN || !in->last_of_step || !s->block.spec.train || !s->block.n)
-        return;
-    s->optimizer.lr = in->lr;
-    r->grad_norm = zl_block_update(&s->block, &s->optimizer, s->updates + 1);
-    r->updated = r->grad_norm > 0 && __builtin_isfinite(r->grad_norm);
-    r->skipped = !r->updated;
-    s->updates += r->updated;
-    if (s->updates == 2 && r->updated)
-        zl_block_unmoved(&s->block, r->unmoved, sizeof r->unmoved);
+    return s->stash ? (struct zl_packet *)(void *)(s->stash + place * s->stash_bytes) : zl_ring_try_peek(s->in, 0);
 }
 
-/* One micro-batch. false: a neighbour is gone. */
-static bool work(struct zl_stage *s, struct zl_packet *in)
+static struct zl_tokens tokens_of(const struct zl_stage *s, struct zl_packet *p)
 {
-    struct zl_tokens tok = {.t = in->n_tokens,
-                            .positions = zl_packet_at(in, s->in_layout.positions),
-                            .n_seqs = (int)in->n_seqs,
-                            .seqs = zl_packet_at(in, s->in_layout.seqs)};
+    return (struct zl_tokens){.t = p->n_tokens,
+                              .positions = zl_packet_at(p, s->in_layout.positions),
+                              .n_seqs = (int)p->n_seqs,
+                              .seqs = zl_packet_at(p, s->in_layout.seqs)};
+}
+
+/* The block's input: what came over the ring, or the embedded tokens. */
+static const float *input_of(struct zl_stage *s, struct zl_packet *p)
+{
     const struct zl_model *m = s->block.model;
-    uint64_t start = zl_clock_ns();
-    const float *x;
-    if (s->in_layout.hidden) {
-        x = zl_packet_at(in, s->in_layout.hidden);
-    } else {
-        zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(in, s->in_layout.ids), tok.t, s->embedded);
-        x = s->embedded;
-    }
-    const float *y = zl_block_forward(&s->block, 0, &tok, x);
-    uint64_t forwarded = zl_clock_ns();
-    if (s->out && !hand_on(s, in, y))
-        return false;
-    uint64_t resumed = zl_clock_ns();
-    struct zl_report r = {.kind = in->kind, .stage = (uint32_t)s->index, .last_of_step = in->last_of_step,
-                          .step = in->step, .micro = in->micro};
-    local_loss(s, in, &tok, &r);
-    update(s, in, &r);
-    r.busy_ns = forwarded - start + (zl_clock_ns() - resumed);
-    struct zl_report *to = zl_ring_reserve(s->reports);
-    if (!to)
-        return false;
-    *to = r;
-    zl_ring_publish(s->reports);
-    return true;
+    if (s->in_layout.hidden)
+        return zl_packet_at(p, s->in_layout.hidden);
+    zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(p, s->in_layout.ids), p->n_tokens, s->embedded);
+    return s->embedded;
 }
 
-static void *run(void *arg)
+static void copy_packet(const struct zl_stage *s, struct zl_packet *from, struct zl_packet *to, const struct zl_packet_layout *layout,
+                        const float *hidden)
 {
-    struct zl_stage *s = arg;
-    bool ok = true;
-    struct zl_packet *in;
-    s->pinned = zl_cores_pin_team(&s->group);
-    while (ok && (in = zl_ring_peek(s->in))) {
-        ok = work(s, in);
-        zl_ring_release(s->in);
+    const struct zl_packet_layout *in = &s->in_layout;
+    const size_t ints = from->n_tokens * sizeof(int32_t);
+    *to = *from;
+    memcpy(zl_packet_at(to, layout->ids), zl_packet_at(from, in->ids), ints);
+    memcpy(zl_packet_at(to, layout->labels), zl_packet_at(from, in->labels), ints);
+    memcpy(zl_packet_at(to, layout->positions), zl_packet_at(from, in->positions), ints);
+    memcpy(zl_packet_at(to, layout->seqs), zl_packet_at(from, in->seqs), from->n_seqs * sizeof(struct zl_attn_seq));
+    if (layout->hidden)
+        memcpy(zl_packet_at(to, layout->hidden), hidden, (size_t)from->n_tokens * s->block.model->config.d * sizeof(float));
+}
+
+static void publish(struct zl_ring *r, struct zl_bell *bell)
+{
+    zl_ring_publish(r);
+    zl_bell_ring(bell);
+}
+
+static void release(struct zl_ring *r, struct zl_bell *bell)
+{
+    zl_ring_release(r);
+    zl_bell_ring(bell);
+}
+
+static void send_report(struct zl_stage *s, const struct zl_report *r)
+{
+    struct zl_report *to = zl_ring_reserve(s->reports); /* the driver empties it whatever happens */
+    if (!to)
+        return;
+    *to = *r;
+    zl_ring_publish(s->reports);
+}
+
+static bool has_loss_here(const struct zl_stage *s)
+{
+    return s->schedule->local || s->last;
+}
+
+/* ---- versions of weights ------------------------------------------------------------------------- */
+
+static void use_version(struct zl_stage *s, uint64_t version)
+{
+    s->block.in_use = s->block.w;
+    if (s->older.n && version != s->state.version)
+        s->block.in_use = s->older.w + version % s->older.n * s->block.n;
+}
+
+/* An update is due: keep the weights for those who still need them. */
+static void keep_version(struct zl_stage *s)
+{
+    if (s->older.n) {
+        const uint64_t at = s->state.version % s->older.n;
+        s->older.version[at] = s->state.version;
+        memcpy(s->older.w + at * s->block.n, s->block.w, s->block.n * sizeof(float));
     }
-    if (!ok)
+    s->state.version++;
+}
+
+/* ---- what comes next ----------------------------------------------------------------------------- */
+
+static bool neighbour_gone(const struct zl_stage *s)
+{
+    return zl_ring_is_aborted(s->in) || (s->out && (s->closed ? zl_ring_is_aborted(s->out) : zl_ring_is_closed(s->out))) || (s->back_in && zl_ring_is_aborted(s->back_in)) ||
+           (s->back_out && zl_ring_is_closed(s->back_out)) || zl_ring_is_aborted(s->reports);
+}
+
+static struct zl_gradient *next_gradient(struct zl_stage *s)
+{
+    return s->state.has_early ? (struct zl_gradient *)(void *)s->early : zl_ring_try_peek(s->back_in, 0);
+}
+
+static enum zl_stage_next await_gradient(const struct zl_stage *s)
+{
+    return zl_ring_is_done(s->back_in) ? ZL_STAGE_BROKEN : ZL_STAGE_WAITS_GRADIENT;
+}
+
+static enum zl_stage_next next_backward(struct zl_stage *s)
+{
+    if (!has_loss_here(s) && s->back_in && !next_gradient(s))
+        return await_gradient(s);
+    if (s->back_out && !zl_ring_try_reserve(s->back_out, 0))
+        return ZL_STAGE_WAITS_SPACE;
+    return ZL_STAGE_BACKWARD;
+}
+
+/* The norm of all stages: the squares travel to the first stage, the norm from there to the others. */
+static bool shares_norm(const struct zl_stage *s)
+{
+    return s->schedule->flush && !s->schedule->single && s->n_stages > 1;
+}
+
+static enum zl_stage_next next_norm(struct zl_stage *s)
+{
+    if (s->has_sum) {
+        if (!zl_ring_try_peek(s->in, 0))
+            return zl_ring_is_done(s->in) ? ZL_STAGE_BROKEN : ZL_STAGE_WAITS_INPUT;
+    } else {
+        if (!s->last && !next_gradient(s))
+            return await_gradient(s);
+        if (s->back_out)
+            return zl_ring_try_reserve(s->back_out, 0) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
+    }
+    return !s->out || zl_ring_try_reserve(s->out, 0) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
+}
+
+/* When a marker passes, a pipeline that never runs empty has gradients on their way. The stage behind is one micro-batch further
+ * with its backwards once it has sent one before its own marker, which is so as soon as this one holds as many as it can. */
+static bool gradient_on_its_way(const struct zl_stage *s)
+{
+    return !s->schedule->flush && s->back_in && s->ahead > 0 && s->state.n == s->ahead;
+}
+
+enum zl_stage_next zl_stage_next(struct zl_stage *s)
+{
+    if (neighbour_gone(s))
+        return ZL_STAGE_BROKEN;
+    if (s->state.n == 0)
+        s->draining = false;
+    if (s->state.n > s->ahead || (s->state.n && (s->ended || s->draining)))
+        return next_backward(s);
+    if (s->ended)
+        return next_norm(s);
+    const struct zl_packet *p = zl_ring_try_peek(s->in, 0);
+    if (!p && !zl_ring_is_done(s->in))
+        return ZL_STAGE_WAITS_INPUT;
+    if (!p) {
+        if (s->out && !s->closed) { /* the stage behind holds micro-batches back as this one does, and gives no gradient before it knows */
+            zl_ring_close(s->out);
+            zl_bell_ring(s->behind);
+        }
+        s->closed = true;
+        return s->state.n ? next_backward(s) : ZL_STAGE_DONE;
+    }
+    if (p->kind == ZL_MARK && gradient_on_its_way(s) && !next_gradient(s))
+        return await_gradient(s);
+    if (s->out && !zl_ring_try_reserve(s->out, 0))
+        return ZL_STAGE_WAITS_SPACE;
+    switch ((enum zl_packet_kind)p->kind) {
+    case ZL_MARK:
+        return ZL_STAGE_MARK;
+    case ZL_DRAIN:
+        return ZL_STAGE_DRAIN;
+    case ZL_EVAL:
+        return ZL_STAGE_EVALUATE;
+    case ZL_TRAIN:
+    case ZL_NORM:
+        break;
+    }
+    return ZL_STAGE_FORWARD;
+}
+
+uint64_t zl_stage_oldest(struct zl_stage *s, enum zl_stage_next what)
+{
+    const struct zl_packet *p = what == ZL_STAGE_BACKWARD ? pending_packet(s, s->state.first) : zl_ring_try_peek(s->in, 0);
+    return p ? p->sequence : 0;
+}
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+
+static void take_step(struct zl_stage *s, float lr, double norm, struct zl_report *r)
+{
+    const uint64_t start = zl_clock_ns();
+    keep_version(s);
+    s->optimizer.lr = lr;
+    r->grad_norm = norm;
+    r->updated = zl_block_step(&s->block, &s->optimizer, (int64_t)s->state.updates + 1, norm);
+    r->skipped = !r->updated;
+    s->state.updates += r->updated;
+    if (s->state.updates == 2 && r->updated)
+        zl_block_unmoved(&s->block, r->unmoved, sizeof r->unmoved);
+    const uint64_t end = zl_clock_ns();
+    r->busy_ns += end - start;
+    zl_trace_span(s->trace, ZL_TRACE_UPDATE, start, end, s->index, r->micro, r->step);
+}
+
+static bool is_trained(const struct zl_stage *s)
+{
+    return s->block.spec.train && s->block.n;
+}
+
+/* The last backward of a step is done: update, or find the norm of all stages first. */
+static void end_step(struct zl_stage *s, const struct zl_packet *p, struct zl_report *r)
+{
+    if (s->ended && shares_norm(s)) {
+        s->report = *r;
+        s->report.lr = p->lr;
+        return;
+    }
+    s->ended = false;
+    if (is_trained(s))
+        take_step(s, p->lr, sqrt(zl_block_sum_squares(&s->block, 0)), r);
+    send_report(s, r);
+}
+
+static struct zl_report report_of(const struct zl_stage *s, const struct zl_packet *p)
+{
+    return (struct zl_report){
+        .kind = p->kind, .stage = s->index, .last_of_step = p->last_of_step, .step = p->step, .micro = p->micro};
+}
+
+static void forward(struct zl_stage *s)
+{
+    const uint64_t start = zl_clock_ns();
+    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    const uint32_t place = place_at(s, s->state.n);
+    const uint64_t version = s->vertical_sync && s->index ? in->version : s->state.version;
+    if (s->stash) {
+        struct zl_packet *kept = (struct zl_packet *)(void *)(s->stash + place * s->stash_bytes);
+        copy_packet(s, in, kept, &s->in_layout, s->in_layout.hidden ? zl_packet_at(in, s->in_layout.hidden) : NULL);
+        release(s->in, s->before);
+        in = kept;
+    }
+    const struct zl_tokens tok = tokens_of(s, in);
+    use_version(s, version);
+    const float *y = zl_block_forward(&s->block, slot_of(s, place), &tok, input_of(s, in));
+    const uint64_t end = zl_clock_ns();
+    zl_trace_span(s->trace, ZL_TRACE_FORWARD, start, end, s->index, in->micro, in->step);
+    if (s->out) {
+        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
+        if (!out)
+            return; /* the stage behind is gone: the next look finds that */
+        copy_packet(s, in, out, &s->out_layout, y);
+        out->version = version;
+        publish(s->out, s->behind);
+    }
+    s->pending[place] = (struct zl_pending){version, zl_clock_ns() - start};
+    s->state.n++;
+    s->ended = s->schedule->flush && in->last_of_step && (s->block.spec.train || s->last);
+}
+
+/* Loss or gradient from behind, then the own layers. */
+static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t place, struct zl_report *r)
+{
+    const uint32_t slot = slot_of(s, place);
+    const struct zl_tokens tok = tokens_of(s, p);
+    uint64_t start = zl_clock_ns();
+    use_version(s, s->pending[place].version);
+    if (s->schedule->weights == ZL_WEIGHTS_REPLAYED && s->stash) {
+        s->block.in_use = s->block.w;
+        zl_block_forward(&s->block, slot, &tok, input_of(s, p));
+        const uint64_t end = zl_clock_ns();
+        zl_trace_span(s->trace, ZL_TRACE_REPLAY, start, end, s->index, p->micro, p->step);
+        start = end;
+    } else if (s->stash && !s->in_layout.hidden) {
+        input_of(s, p); /* other tokens were embedded meanwhile */
+    }
+    if (has_loss_here(s)) {
+        struct zl_loss loss = {0};
+        if (s->block.spec.has_loss)
+            zl_block_loss(&s->block, slot, &tok, zl_packet_at(p, s->in_layout.labels), p->weight, true, &loss);
+        r->loss_sum = loss.sum;
+        r->n = loss.n;
+        r->correct = loss.correct;
+        if (s->block.loss_end_ns > start) {
+            zl_trace_span(s->trace, ZL_TRACE_LOCAL_LOSS, start, s->block.loss_end_ns, s->index, p->micro, p->step);
+            start = s->block.loss_end_ns;
+        }
+    } else if (s->back_in) {
+        struct zl_gradient *g = next_gradient(s);
+        zl_block_backward(&s->block, slot, &tok, (const float *)(const void *)((unsigned char *)g + ZL_GRADIENT_AT));
+        if (s->state.has_early)
+            s->state.has_early = 0;
+        else
+            release(s->back_in, s->behind);
+    }
+    if (s->block.spec.train)
+        zl_trace_span(s->trace, ZL_TRACE_BACKWARD, start, zl_clock_ns(), s->index, p->micro, p->step);
+}
+
+static void backward(struct zl_stage *s)
+{
+    const uint64_t start = zl_clock_ns();
+    const uint32_t place = s->state.first;
+    struct zl_packet *p = pending_packet(s, place), kept = *p;
+    struct zl_report r = report_of(s, p);
+    differentiate(s, p, place, &r);
+    if (s->back_out) {
+        struct zl_gradient *to = zl_ring_try_reserve(s->back_out, 0);
+        if (!to)
+            return;
+        *to = (struct zl_gradient){.micro = p->micro, .n_tokens = p->n_tokens};
+        memcpy((unsigned char *)to + ZL_GRADIENT_AT, s->block.dx, (size_t)p->n_tokens * s->block.model->config.d * sizeof(float));
+        publish(s->back_out, s->before);
+    }
+    s->state.first = place_at(s, 1);
+    s->state.n--;
+    r.busy_ns = s->pending[place].forward_ns + zl_clock_ns() - start;
+    if (kept.last_of_step)
+        end_step(s, &kept, &r);
+    else
+        send_report(s, &r);
+    if (!s->stash)
+        release(s->in, s->before);
+}
+
+/* A stage of the chain of norms: add to the sum and pass it on to the stage before, or, at its end, take the step and tell the others. */
+static void norm(struct zl_stage *s)
+{
+    double total;
+    if (s->has_sum) {
+        const struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+        total = in->norm;
+        release(s->in, s->before);
+    } else {
+        double sum = 0;
+        if (!s->last) {
+            sum = next_gradient(s)->sum;
+            release(s->back_in, s->behind);
+        }
+        sum = zl_block_sum_squares(&s->block, sum);
+        if (s->back_out) {
+            struct zl_gradient *to = zl_ring_try_reserve(s->back_out, 0);
+            if (!to)
+                return;
+            *to = (struct zl_gradient){.micro = s->report.micro, .is_sum = 1, .sum = sum};
+            publish(s->back_out, s->before);
+            s->has_sum = true;
+            return;
+        }
+        total = sqrt(sum);
+    }
+    if (s->out) {
+        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
+        if (!out)
+            return;
+        *out = (struct zl_packet){.kind = ZL_NORM, .step = s->report.step, .norm = total};
+        publish(s->out, s->behind);
+    }
+    s->ended = s->has_sum = false;
+    if (is_trained(s))
+        take_step(s, s->report.lr, total, &s->report);
+    send_report(s, &s->report);
+}
+
+static void evaluate(struct zl_stage *s)
+{
+    const uint64_t start = zl_clock_ns();
+    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    const uint32_t slot = slot_of(s, place_at(s, s->state.n));
+    const struct zl_tokens tok = tokens_of(s, in);
+    struct zl_report r = report_of(s, in);
+    s->block.in_use = s->block.w;
+    const float *y = zl_block_forward(&s->block, slot, &tok, input_of(s, in));
+    if (s->out) {
+        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
+        if (!out)
+            return;
+        copy_packet(s, in, out, &s->out_layout, y);
+        publish(s->out, s->behind);
+    }
+    if (s->last) {
+        struct zl_loss loss = {0};
+        zl_block_loss(&s->block, slot, &tok, zl_packet_at(in, s->in_layout.labels), 0, false, &loss);
+        r.loss_sum = loss.sum;
+        r.n = loss.n;
+        r.correct = loss.correct;
+    }
+    r.busy_ns = zl_clock_ns() - start;
+    zl_trace_span(s->trace, ZL_TRACE_EVALUATE, start, start + r.busy_ns, s->index, r.micro, r.step);
+    send_report(s, &r);
+    release(s->in, s->before);
+}
+
+/* A packet without a micro-batch, to the stage behind. */
+static void pass_on(struct zl_stage *s)
+{
+    const struct zl_packet *in = zl_ring_try_peek(s->in, 0), kept = *in;
+    release(s->in, s->before);
+    struct zl_packet *out = s->out ? zl_ring_try_reserve(s->out, 0) : NULL;
+    if (!out)
+        return;
+    *out = kept;
+    publish(s->out, s->behind);
+}
+
+static void mark(struct zl_stage *s)
+{
+    const uint64_t start = zl_clock_ns();
+    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    struct zl_stage_part part[ZL_STAGE_SECTIONS];
+    const uint32_t had_early = s->state.has_early;
+    if (gradient_on_its_way(s) && !had_early) {
+        memcpy(s->early, next_gradient(s), s->gradient_bytes);
+        s->state.has_early = 1;
+    }
+    const unsigned n = zl_stage_parts(s, part);
+    for (unsigned i = 0; s->sink && s->sink->put && i < n; i++)
+        if (s->sink->put(s->sink->context, in->generation, s->index, part[i].section, part[i].data, part[i].bytes))
+            break; /* this generation is lost; the run goes on */
+    s->state.has_early = had_early;
+    zl_trace_span(s->trace, ZL_TRACE_CHECKPOINT, start, zl_clock_ns(), s->index, 0, in->step);
+    pass_on(s);
+}
+
+void zl_stage_run(struct zl_stage *s, enum zl_stage_next what)
+{
+    switch (what) {
+    case ZL_STAGE_BACKWARD:
+        backward(s);
+        break;
+    case ZL_STAGE_NORM:
+        norm(s);
+        break;
+    case ZL_STAGE_FORWARD:
+        forward(s);
+        break;
+    case ZL_STAGE_EVALUATE:
+        evaluate(s);
+        break;
+    case ZL_STAGE_MARK:
+        mark(s);
+        break;
+    case ZL_STAGE_DRAIN:
+        s->draining = true;
+        pass_on(s);
+        break;
+    case ZL_STAGE_BROKEN:
+    case ZL_STAGE_DONE:
+    case ZL_STAGE_WAITS_INPUT:
+    case ZL_STAGE_WAITS_GRADIENT:
+    case ZL_STAGE_WAITS_SPACE:
+        break;
+    }
+}
+
+void zl_stage_revive(struct zl_stage *s)
+{
+    if (!s->stash || s->schedule->weights == ZL_WEIGHTS_REPLAYED)
+        return;
+    for (uint32_t i = 0; i < s->state.n; i++) {
+        const uint32_t place = place_at(s, i);
+        struct zl_packet *p = pending_packet(s, place);
+        const struct zl_tokens tok = tokens_of(s, p);
+        use_version(s, s->pending[place].version);
+        zl_block_forward(&s->block, slot_of(s, place), &tok, input_of(s, p));
+    }
+}
+
+void zl_stage_end(struct zl_stage *s, bool broken)
+{
+    void (*end)(struct zl_ring *) = broken ? zl_ring_abort : zl_ring_close;
+    if (broken)
         zl_ring_abort(s->in);
     if (s->out)
-        ok ? zl_ring_close(s->out) : zl_ring_abort(s->out);
+        end(s->out);
+    if (s->back_out)
+        end(s->back_out);
+    if (broken && s->back_in)
+        zl_ring_abort(s->back_in);
     zl_ring_close(s->reports);
-    return NULL;
-}
-
-int zl_stage_start(struct zl_stage *s, struct zl_error *err)
-{
-    if (pthread_create(&s->thread, NULL, run, s))
-        return zl_fail(err, ZL_ESYSTEM, "the thread of stage %d cannot be started", s->index);
-    s->running = true;
-    return 0;
-}
-
-void zl_stage_join(struct zl_stage *s)
-{
-    if (s->running)
-        pthread_join(s->thread, NULL);
-    s->running = false;
+    zl_bell_ring(s->before);
+    zl_bell_ring(s->behind);
 }

@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-const char *const zl_schedule_names[] = {[ZL_SCHEDULE_BP] = "bp", [ZL_SCHEDULE_ZEROLOCK] = "zerolock", NULL};
+const char *const zl_placement_names[] = {
+    [ZL_PLACEMENT_AUTO] = "auto", [ZL_PLACEMENT_SPREAD] = "spread", [ZL_PLACEMENT_STACKED] = "stacked", NULL};
 const char *const zl_readout_names[] = {
     [ZL_READOUT_LENS] = "lens", [ZL_READOUT_RIDGE] = "ridge", [ZL_READOUT_SHADOW] = "shadow", NULL};
 const char *const zl_recompute_names[] = {

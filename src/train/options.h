@@ -11,9 +11,10 @@
 #include "base/values.h"
 #include "model/layer.h"
 #include "pipe/partition.h"
+#include "pipe/placement.h"
+#include "pipe/schedule.h"
 #include "train/hooks.h"
 
-enum zl_schedule_kind { ZL_SCHEDULE_BP, ZL_SCHEDULE_ZEROLOCK };
 enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
 enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
 enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
@@ -43,6 +44,9 @@ struct zl_train_options {
     uint64_t look_ahead; /* layers; 0: a third of the model's */
     enum zl_local_vocabulary local_vocabulary;
     uint64_t ring_depth;   /* micro-batches */
+    enum zl_placement placement; /* of stages on core groups */
+    uint64_t interleave;   /* 1f1b: parts of the model that each stage holds; 1 or 0: one */
+    bool vertical_sync;    /* pipedream: all stages use the version of weights that the first one had */
     enum zl_preset preset; /* PAPER: beside the fields, equal stages and A ~ N(0, 0.01^2) */
 
     /* adapter */
@@ -71,6 +75,6 @@ struct zl_train_options {
 };
 
 /* What people call the values of these enums, by value; NULL behind the last. */
-extern const char *const zl_schedule_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[];
+extern const char *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[];
 
 #endif

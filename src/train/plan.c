@@ -52,7 +52,7 @@ static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct pr
             break;
         *m = (struct zl_packet){.kind = ZL_TRAIN, .step = i + 1, .last_of_step = 1, .weight = 1e-3f, .lr = 0};
         zl_corpus_fill(&s->corpus.train, &s->order, i, &l.feed_layout, m);
-        zl_pipeline_send(&l);
+        zl_pipeline_send(&l, m);
     }
     if (!rc || rc == ZL_ESTOPPED) {
         zl_pipeline_finish(&l);
@@ -64,17 +64,14 @@ static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct pr
     return rc;
 }
 
-/* Tokens a second once the pipeline is full: the slowest core group decides; stages on the same cores take turns. */
+/* Tokens a second once the pipeline is full: the slowest worker decides; its stages take turns. */
 static double tokens_per_second(const struct zl_setup *s, const struct probe *p)
 {
-    double slowest = 0;
+    double busy[ZL_STAGES_MAX] = {0}, slowest = 0;
     for (uint32_t k = 0; k < s->partition.n; k++) {
-        double busy = 0;
-        for (uint32_t j = 0; j < s->partition.n; j++)
-            if (s->groups[j].n && s->groups[k].n && s->groups[j].cpu[0] == s->groups[k].cpu[0])
-                busy += p->busy[j];
-        if (busy > slowest)
-            slowest = busy;
+        double *worker = &busy[s->places.worker_of[k]];
+        *worker += p->busy[k];
+        slowest = *worker > slowest ? *worker : slowest;
     }
     return slowest > 0 ? (double)p->tokens / slowest : 0;
 }
@@ -95,7 +92,7 @@ static void print_stages(const struct zl_setup *s, const struct probe *p, FILE *
                               : c->map                            ? "map"
                                                                   : "norm and head";
         fprintf(f, "%5u  %2u..%-3u %11u  %-13s %5d %15.1f MiB %8.1f MiB", k, c->first, c->first + c->n_own - 1, c->n_shadow,
-                readout, s->groups[k].n, mib(b->state_bytes), mib(b->activation_bytes + b->scratch_bytes));
+                readout, s->groups[s->places.worker_of[k]].n, mib(b->state_bytes), mib(b->activation_bytes + b->scratch_bytes));
         if (p->tokens)
             fprintf(f, " %8.3f ms", 1e3 * p->busy[k] / (double)p->tokens);
         fputc('\n', f);
@@ -108,16 +105,16 @@ static void print_memory(const struct zl_setup *s, FILE *f)
         [ZL_RECOMPUTE_NONE] = "keeping all activations",
         [ZL_RECOMPUTE_SELECTIVE] = "computing the inner half of each MLP again",
         [ZL_RECOMPUTE_FULL] = "computing each layer again"};
-    uint64_t state = 0, activations = 0;
+    uint64_t state = 0, waiting = 0;
     for (uint32_t k = 0; k < s->partition.n; k++) {
         state += s->plan.block[k].state_bytes;
-        activations += s->plan.block[k].activation_bytes + s->plan.block[k].scratch_bytes;
+        waiting += s->plan.waiting_bytes[k];
     }
     fprintf(f, "\nmemory, MiB\n");
     fprintf(f, "  %8.1f  weights, mapped from the file\n", mib(s->corpus.model.weight_bytes));
     fprintf(f, "  %8.1f  adapters and optimizer\n", mib(state));
-    fprintf(f, "  %8.1f  activations and scratch, %s\n", mib(activations), recomputes[s->pipeline.recompute]);
-    fprintf(f, "  %8.1f  rings\n", mib(s->plan.ring_bytes));
+    fprintf(f, "  %8.1f  activations and scratch, %s\n", mib(s->plan.activation_bytes), recomputes[s->pipeline.recompute]);
+    fprintf(f, "  %8.1f  rings and what waits in the stages\n", mib(s->plan.ring_bytes + waiting));
     fprintf(f, "  %8.1f  program, tokenizer, data\n", mib(s->pss_before));
     fprintf(f, "  %8.1f  in all, at most\n", mib(zl_setup_expected_bytes(s)));
 }

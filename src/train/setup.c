@@ -57,21 +57,35 @@ static int plan_order(struct zl_setup *s, const struct zl_train_options *o, uint
     return zl_data_order_plan(&s->corpus.held_out, &eval, &s->eval_order, err);
 }
 
+/* The readout's products of a labelled token, in products of one layer's: both are made once forward and once backward. */
+static double readout_layers(const struct zl_setup *s)
+{
+    const struct zl_config *c = &s->corpus.model.config;
+    const struct zl_data_report *r = &s->corpus.train.report;
+    double layer = 0;
+    for (enum zl_role role = 0; role < ZL_LINEARS; role++)
+        layer += (double)zl_linear_in(c, role) * zl_linear_out(c, role);
+    return r->tokens ? (double)r->trained / (double)r->tokens * c->vocab * c->d / layer : 0;
+}
+
 static int cut(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
-    const bool bp = o->schedule == ZL_SCHEDULE_BP;
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     const uint32_t layers = s->corpus.model.config.layers;
-    if (o->bounds.n && o->bounds.n != o->stages && !bp)
-        return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu stages", o->bounds.n,
-                       (unsigned long long)o->stages);
+    const uint64_t parts = o->interleave > 1 ? o->interleave : 1;
+    const uint64_t stages = schedule->single ? 1 : o->stages > ZL_STAGES_MAX ? ZL_STAGES_MAX + 1 : o->stages * parts;
+    if (o->bounds.n && o->bounds.n != stages && !schedule->single)
+        return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu %s", o->bounds.n,
+                       (unsigned long long)stages, parts > 1 ? "parts of stages" : "stages");
     const struct zl_partition_request r = {.layers = layers,
-                                           .stages = bp ? 1 : (uint32_t)(o->stages > UINT32_MAX ? UINT32_MAX : o->stages),
-                                           .readout = bp ? ZL_READOUT_LENS : o->readout,
+                                           .stages = (uint32_t)(stages > UINT32_MAX ? UINT32_MAX : stages),
+                                           .readout = schedule->local ? o->readout : ZL_READOUT_LENS,
                                            .look_ahead = (uint32_t)(o->look_ahead > layers ? layers : o->look_ahead),
-                                           .bounds = bp || !o->bounds.n ? NULL : o->bounds.v,
+                                           .bounds = schedule->single || !o->bounds.n ? NULL : o->bounds.v,
                                            .equal = o->preset == ZL_PRESET_PAPER,
-                                           .freeze = bp ? NULL : o->freeze.v,
-                                           .n_freeze = bp ? 0 : (uint32_t)o->freeze.n};
+                                           .tail = schedule->local ? 0 : readout_layers(s),
+                                           .freeze = schedule->local ? o->freeze.v : NULL,
+                                           .n_freeze = schedule->local ? (uint32_t)o->freeze.n : 0};
     return zl_partition_make(&r, &s->partition, err);
 }
 
@@ -116,17 +130,27 @@ static int share_cores(struct zl_setup *s, const struct zl_train_options *o, str
     if (rc)
         return rc;
     int threads = o->threads ? (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads) : s->cores.n;
-    if (threads < (int)s->partition.n)
-        zl_note("%u stages share %d core%s", s->partition.n, threads, threads == 1 ? "" : "s");
-    s->groups = calloc(s->partition.n, sizeof *s->groups);
+    const uint32_t round = o->interleave > 1 ? s->partition.n / (uint32_t)o->interleave : s->partition.n;
+    zl_places_choose(&s->places, o->placement, s->partition.n, round, (uint32_t)threads);
+    if (o->placement != ZL_PLACEMENT_STACKED && threads < (int)round)
+        zl_note("%u stages share %d core%s", round, threads, threads == 1 ? "" : "s");
+    s->groups = calloc(s->places.n_workers, sizeof *s->groups);
     if (!s->groups)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
-    return zl_cores_divide(&s->cores, threads, (int)s->partition.n, NULL, s->groups, err);
+    return zl_cores_divide(&s->cores, threads, (int)s->places.n_workers, NULL, s->groups, err);
 }
 
 static bool needs_subset(const struct zl_setup *s, const struct zl_train_options *o)
 {
-    return s->partition.n > 1 && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
+    return zl_schedules[o->schedule].local && s->partition.n > 1 && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
+}
+
+static uint64_t most_micro(const struct zl_data_order *o)
+{
+    uint64_t most = 1;
+    for (uint64_t i = 0; i < o->n_steps; i++)
+        most = larger(most, o->steps[i].n_micro);
+    return most;
 }
 
 /* Order and memory of one candidate: so many tokens a micro-batch, so much computed again. */
@@ -157,6 +181,11 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
                       .eps = (float)o->adam_eps,
                       .weight_decay = (float)o->weight_decay,
                       .clip = (float)o->clip},
+        .schedule = &zl_schedules[o->schedule],
+        .vertical_sync = o->vertical_sync,
+        .micro_per_step = most_micro(&s->order),
+        .n_workers = s->places.n_workers,
+        .worker_of = s->places.worker_of,
         .groups = s->groups,
     };
     return zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
@@ -260,8 +289,12 @@ static json_t *describe_stages(const struct zl_setup *s)
     for (uint32_t k = 0; k < s->partition.n; k++) {
         const struct zl_cut *c = &s->partition.cut[k];
         json_t *cpus = json_array(), *o = json_object();
-        for (int i = 0; i < s->groups[k].n; i++)
-            json_array_append_new(cpus, json_integer(s->groups[k].cpu[i]));
+        const struct zl_core_group *g = &s->groups[s->places.worker_of[k]];
+        for (int i = 0; i < g->n; i++)
+            json_array_append_new(cpus, json_integer(g->cpu[i]));
+        json_object_set_new(o, "worker", zl_json_count(s->places.worker_of[k]));
+        json_object_set_new(o, "in_flight", zl_json_count(s->plan.in_flight[k]));
+        json_object_set_new(o, "waiting_bytes", zl_json_count(s->plan.waiting_bytes[k]));
         json_object_set_new(o, "first_layer", zl_json_count(c->first));
         json_object_set_new(o, "layers", zl_json_count(c->n_own));
         json_object_set_new(o, "look_ahead", zl_json_count(c->n_shadow));
@@ -287,7 +320,8 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "model", json_string(o->model));
     json_object_set_new(r, "data", data);
     json_object_set_new(r, "schedule", json_string(zl_schedule_names[o->schedule]));
-    if (s->partition.n > 1)
+    json_object_set_new(r, "placement", json_string(zl_placement_names[o->placement]));
+    if (zl_schedules[o->schedule].local && s->partition.n > 1)
         json_object_set_new(r, "readout", json_string(zl_readout_names[o->readout]));
     json_object_set_new(r, "stages", describe_stages(s));
     json_object_set_new(r, "rank", zl_json_count(s->adapter_config.r));

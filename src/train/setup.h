@@ -24,7 +24,8 @@ struct zl_setup {
     int32_t *subset, *subset_index; /* vocabulary of the local heads, or NULL */
     int64_t n_subset;
     struct zl_cores cores;
-    struct zl_core_group *groups;   /* [stages] */
+    struct zl_places places;
+    struct zl_core_group *groups;   /* [workers] */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
     /* what the process held before anything was allocated for the pipeline: beyond mapped files; and with the program itself */

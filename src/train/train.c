@@ -90,7 +90,7 @@ static void feed_eval(struct driver *d, uint64_t after_step)
             return;
         *m = (struct zl_packet){.kind = ZL_EVAL, .step = after_step};
         zl_corpus_fill(&d->s->corpus.held_out, o, i, &d->pipeline.feed_layout, m);
-        zl_pipeline_send(&d->pipeline);
+        zl_pipeline_send(&d->pipeline, m);
     }
 }
 
@@ -108,7 +108,7 @@ static void feed_step(struct driver *d, uint64_t step)
                                  .weight = s->n_trained ? (float)(1.0 / (double)s->n_trained) : 0,
                                  .lr = (float)zl_learning_rate(d->o, step, o->n_steps)};
         zl_corpus_fill(&d->s->corpus.train, o, s->first_micro + i, &d->pipeline.feed_layout, m);
-        zl_pipeline_send(&d->pipeline);
+        zl_pipeline_send(&d->pipeline, m);
         book_reports(d, 0);
     }
 }
@@ -123,6 +123,9 @@ static void drive(struct driver *d)
         zl_journal_begin(&d->journal);
     for (uint64_t step = 1; step <= steps && !zl_journal_stopping(&d->journal); step++) {
         feed_step(d, step);
+        struct zl_packet *end = step == steps ? slot(d) : NULL;
+        if (end) /* the last evaluation is that of the adapter that is written */
+            zl_pipeline_drain(&d->pipeline, end);
         if (eval && (step == steps || (d->o->eval_every && step % d->o->eval_every == 0)))
             feed_eval(d, step);
     }
@@ -175,7 +178,9 @@ static int run_pipeline(struct driver *d)
         return rc;
     if (note[0])
         zl_note("%s", note);
-    uint32_t in_flight = (s->pipeline.ring_depth + 2) * s->partition.n + 2;
+    uint32_t in_flight = 2;
+    for (uint32_t k = 0; k < s->partition.n; k++)
+        in_flight += s->pipeline.ring_depth + s->plan.in_flight[k] + 2;
     rc = zl_ledger_open(&d->ledger, s->partition.n, s->eval_order.n_micro, in_flight, d->journal.err);
     if (!rc)
         rc = zl_pipeline_start(&d->pipeline, d->journal.err);

@@ -56,8 +56,8 @@ says err "'3,5' is not a number"
 run 2 train m d -o r --lr nan
 run 2 train m d -o r --stages 0
 run 2 train m d -o r --steps 1 --epochs 1
-run 2 train m d -o r --schedule gpipe
-says err 'bp or zerolock'
+run 2 train m d -o r --schedule pipe
+says err 'bp, zerolock, gpipe'
 run 2 generate m p q
 says err "'q' is one argument too many"
 run 2 eval m d --limit 0

@@ -232,7 +232,8 @@ static void a_step_without_labels_is_counted_as_skipped(void **state)
     const struct zl_core_group group = {.n = 1};
     const struct zl_partition p = {.layers = LAYERS, .n = 1, .cut = {{.n_own = LAYERS}}};
     const struct zl_pipeline_options o = {.lora = &lora, .tokens = 32, .seqs = 2, .longest = 32, .ring_depth = 2,
-                                          .optimizer = adamw, .groups = &group};
+                                          .optimizer = adamw, .schedule = &zl_schedules[ZL_SCHEDULE_BP], .n_workers = 1,
+                                          .worker_of = (const uint32_t[1]){0}, .groups = &group};
     if (zl_pipeline_open(&l, &model, &p, &o, note, &err) || zl_pipeline_start(&l, &err))
         fail_msg("%s", err.text);
     batch_make(&batch, &model, (int64_t[]){32}, 1, VOCAB, 9);
@@ -246,7 +247,7 @@ static void a_step_without_labels_is_counted_as_skipped(void **state)
         memcpy(zl_packet_at(in, l.feed_layout.labels), batch.labels, 32 * sizeof(int32_t));
         memcpy(zl_packet_at(in, l.feed_layout.positions), batch.positions, 32 * sizeof(int32_t));
         memcpy(zl_packet_at(in, l.feed_layout.seqs), batch.seqs, sizeof *batch.seqs);
-        zl_pipeline_send(&l);
+        zl_pipeline_send(&l, in);
         while (!zl_pipeline_report(&l, 1000000000, &report))
             ;
         assert_int_equal(report.n, step ? 0 : 31);
@@ -491,7 +492,8 @@ static void a_pipeline_too_large_for_any_memory_is_planned_but_not_opened(void *
     huge.config.d = 65536;
     huge.config.ffn = 1 << 20;
     const struct zl_pipeline_options o = {.lora = &lora, .tokens = INT32_MAX, .seqs = INT32_MAX, .longest = INT32_MAX,
-                                          .ring_depth = 1 << 20, .groups = groups};
+                                          .ring_depth = 1 << 20, .schedule = &zl_schedules[ZL_SCHEDULE_ZEROLOCK], .n_workers = 2,
+                                          .worker_of = (const uint32_t[2]){0, 1}, .groups = groups};
     assert_int_equal(zl_pipeline_plan(&huge, &p, &o, &plan, &err), 0);
     assert_true(plan.total_bytes >= plan.ring_bytes && plan.total_bytes >= UINT64_C(1) << 60);
     assert_int_equal(zl_pipeline_open(&l, &huge, &p, &o, note, &err), ZL_EMEMORY);

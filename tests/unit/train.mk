@@ -1,4 +1,4 @@
-TRAIN_TESTS = tests/unit/test-metrics tests/unit/test-partition tests/unit/test-train
+TRAIN_TESTS = tests/unit/test-metrics tests/unit/test-partition tests/unit/test-schedules tests/unit/test-train
 check_PROGRAMS += $(TRAIN_TESTS)
 TESTS += $(TRAIN_TESTS)
 
@@ -14,3 +14,7 @@ tests_unit_test_metrics_SOURCES = tests/unit/test-metrics.c tests/tiny.c tests/t
 tests_unit_test_metrics_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS) -Wno-conversion
 tests_unit_test_metrics_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_metrics_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)
+tests_unit_test_schedules_SOURCES = tests/unit/test-schedules.c tests/tiny.c tests/tiny.h tests/unit/test.h tests/unit/tiny-run.h
+tests_unit_test_schedules_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS) -Wno-conversion
+tests_unit_test_schedules_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_schedules_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)

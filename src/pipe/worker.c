@@ -1,0 +1,113 @@
+/* The thread of one or several stages: see worker.h. */
+#include "pipe/worker.h"
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+
+struct choice {
+    struct zl_stage *stage;
+    enum zl_stage_next what;
+    uint64_t oldest;
+};
+
+static bool better(const struct choice *a, const struct choice *b)
+{
+    if (!b->stage)
+        return true;
+    bool a_back = a->what == ZL_STAGE_BACKWARD, b_back = b->what == ZL_STAGE_BACKWARD;
+    if (a_back != b_back)
+        return a_back;
+    if (a->oldest != b->oldest)
+        return a->oldest < b->oldest;
+    return a->stage->index > b->stage->index;
+}
+
+/* Counters have one writer. */
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static void book_wait(struct zl_worker *w, enum zl_stage_next why, uint64_t start)
+{
+    const uint64_t end = zl_clock_ns();
+    const bool space = why == ZL_STAGE_WAITS_SPACE;
+    add(space ? &w->space_wait_ns : &w->input_wait_ns, end - start);
+    zl_trace_span(w->trace, space ? ZL_TRACE_WAIT_SPACE : ZL_TRACE_WAIT_INPUT, start, end,
+                  w->n_stages == 1 ? w->stage[0]->index : ZL_TRACE_NO_STAGE, 0, 0);
+}
+
+/* Look at every stage: the best operation that can run, in *best. Stages that are done are closed and leave the list. false: one is broken. */
+static bool look(struct zl_worker *w, uint32_t *live, struct choice *best, enum zl_stage_next *why)
+{
+    *best = (struct choice){0};
+    *why = ZL_STAGE_WAITS_INPUT;
+    for (uint32_t i = 0; i < *live;) {
+        struct choice c = {.stage = w->stage[i]};
+        c.what = zl_stage_next(c.stage);
+        if (c.what == ZL_STAGE_BROKEN)
+            return false;
+        if (c.what == ZL_STAGE_DONE) {
+            zl_stage_end(c.stage, false);
+            w->stage[i] = w->stage[--*live];
+            w->stage[*live] = c.stage;
+            continue;
+        }
+        i++;
+        if (c.what == ZL_STAGE_WAITS_SPACE)
+            *why = c.what;
+        if (!zl_stage_can_run(c.what))
+            continue;
+        c.oldest = zl_stage_oldest(c.stage, c.what);
+        if (better(&c, best))
+            *best = c;
+    }
+    return true;
+}
+
+static void *run(void *arg)
+{
+    struct zl_worker *w = arg;
+    uint32_t live = w->n_stages;
+    bool ok = true;
+    w->pinned = zl_cores_pin_team(&w->group);
+    for (uint32_t i = 0; i < w->n_stages; i++)
+        zl_stage_revive(w->stage[i]);
+    while (live) {
+        const uint32_t seen = zl_bell_seen(w->bell);
+        struct choice best;
+        enum zl_stage_next why;
+        ok = look(w, &live, &best, &why);
+        if (!ok)
+            break;
+        if (best.stage) {
+            if (w->before)
+                w->before(w->context, best.stage->index);
+            zl_stage_run(best.stage, best.what);
+            add(&w->operations, 1);
+        } else if (live) {
+            const uint64_t start = zl_clock_ns();
+            zl_bell_wait(w->bell, seen);
+            book_wait(w, why, start);
+        }
+    }
+    for (uint32_t i = 0; !ok && i < live; i++)
+        zl_stage_end(w->stage[i], true);
+    return NULL;
+}
+
+int zl_worker_start(struct zl_worker *w, struct zl_error *err)
+{
+    if (pthread_create(&w->thread, NULL, run, w))
+        return zl_fail(err, ZL_ESYSTEM, "the thread of worker %u cannot be started", w->index);
+    w->running = true;
+    return 0;
+}
+
+void zl_worker_join(struct zl_worker *w)
+{
+    if (w->running)
+        pthread_join(w->thread, NULL);
+    w->running = false;
+}
