@@ -363,7 +363,7 @@ static int copy_in(struct zl_checkpoints *c, struct zl_pending *p, uint32_t part
     return 0;
 }
 
-/* Mutex held. A stage fills its parts one after the other: with less memory than a generation two that were begun could wait for each other. */
+/* Mutex held. A stage fills its parts one after the other: with little memory two that were begun could wait for each other. */
 static bool acceptable(struct zl_checkpoints *c, struct zl_pending *p, uint32_t part, uint64_t bytes)
 {
     const struct zl_part *q = &c->layout.part[part].part;

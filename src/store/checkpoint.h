@@ -1,9 +1,9 @@
 /*
  * Writing checkpoints while training goes on. A generation is the whole state of a run behind one step: a text of the driver's and parts of
- * the stages'. The driver begins one and sends its marker; each stage copies its parts in as the marker passes (zl_checkpoint_put, or the
- * sink) and goes on; one writer thread hashes the blocks and writes them into RUN/checkpoints/. A generation counts from the moment
- * that it has its name: all of it was synced and read back from the disk before the one rename that gives it, and the folder is synced after.
- * Only then may an older one go.
+ * the stages'. The driver begins one and sends its marker; each stage copies its parts in as the marker passes (zl_checkpoint_put, or
+ * the sink) and goes on; one writer thread hashes the blocks and writes them into RUN/checkpoints/. A generation counts from the moment
+ * that it has its name: all of it was synced and read back from the disk before the one rename that gives it, and the folder is synced
+ * after. Only then may an older one go.
  *
  * A failure (a full disk, a folder that is gone, an error of the device) costs the generation under way and nothing else: what was
  * written of it is removed, the older ones stand, zl_checkpoint_poll has the sentence, and the next generation is tried afresh.

@@ -45,8 +45,8 @@ struct zl_disk {
     void *ring;    /* of disk_uring.c; NULL: pwrite */
 };
 
-/* Allocate the rooms and choose the back end. note: why io_uring is not it, as a sentence; empty when it is, or when `plain` asks. ops: NULL, or
- * a test's own. room_bytes: a multiple of the page. */
+/* Allocate the rooms and choose the back end. note: why io_uring is not it, as a sentence; empty when it is, or when `plain` asks for
+ * pwrite. ops: NULL, or a test's own. room_bytes: a multiple of the page. */
 int zl_disk_open(struct zl_disk *d, uint32_t room_bytes, bool plain, bool buffered, const struct zl_disk_ops *ops, void *context,
                  char note[256]);
 void zl_disk_close(struct zl_disk *d);

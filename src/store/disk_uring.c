@@ -81,8 +81,8 @@ static void wrote(struct zl_disk *d, uint32_t i, int res)
     q->file = NULL;
 }
 
-/* What the ring holds is lost, and with it the files that were being written. Requests that still lie in it must never reach the kernel: their
- * descriptors may be another file's by then. */
+/* What the ring holds is lost, and with it the files that were being written. Requests that still lie in it must never reach the kernel:
+ * their descriptors may be another file's by then. */
 static void lose_all(struct ring *r, int rc)
 {
     for (uint32_t i = 0; i < ZL_DISK_ROOMS; i++) {

@@ -71,8 +71,9 @@ const struct zl_part *zl_generation_part(const struct zl_generation *g, uint32_t
 int zl_generation_read(struct zl_generation *g, uint32_t stage, uint32_t section, void *data, uint64_t bytes, struct zl_error *err);
 
 /* Open the newest generation that verifies, walking back. For each one passed over `say` gets a sentence with its name and the reason.
- * run: only of this run (another run's are passed over too); NULL: whichever is newest. A sound generation of a newer format ends the walk with
- * ZL_EUSAGE: going back behind it would lose work that another version of the program can continue. 0 with g->file NULL: there is none. */
+ * run: only of this run (another run's are passed over too); NULL: whichever is newest. A sound generation of another format ends the walk
+ * with ZL_EUSAGE: going back behind it would lose work that another version of the program can continue. 0 with g->file NULL: there is
+ * none. */
 int zl_generation_newest(struct zl_generation *g, const char *run_dir, const struct zl_run_id *run,
                          void (*say)(void *context, const char *sentence), void *context, struct zl_error *err);
 

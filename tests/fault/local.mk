@@ -1,5 +1,5 @@
 # What must survive: the store of checkpoints under its own campaigns. The scene is shared with the unit tests of the store.
-STORE_TESTS = tests/unit/test-checkpoint
+STORE_TESTS = tests/unit/test-checkpoint tests/fault/test-crash-cut tests/fault/test-bit-flips
 check_PROGRAMS += $(STORE_TESTS)
 TESTS += $(STORE_TESTS)
 store_cflags = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
@@ -10,3 +10,11 @@ tests_unit_test_checkpoint_SOURCES = tests/unit/test-checkpoint.c $(store_header
 tests_unit_test_checkpoint_CFLAGS = $(store_cflags)
 tests_unit_test_checkpoint_CPPFLAGS = $(store_cppflags)
 tests_unit_test_checkpoint_LDADD = $(L_STORE) $(CMOCKA_LIBS)
+tests_fault_test_crash_cut_SOURCES = tests/fault/test-crash-cut.c tests/fault/recorder.h $(store_headers)
+tests_fault_test_crash_cut_CFLAGS = $(store_cflags)
+tests_fault_test_crash_cut_CPPFLAGS = $(store_cppflags)
+tests_fault_test_crash_cut_LDADD = $(L_STORE) $(CMOCKA_LIBS)
+tests_fault_test_bit_flips_SOURCES = tests/fault/test-bit-flips.c $(store_headers)
+tests_fault_test_bit_flips_CFLAGS = $(store_cflags)
+tests_fault_test_bit_flips_CPPFLAGS = $(store_cppflags)
+tests_fault_test_bit_flips_LDADD = $(L_STORE) $(CMOCKA_LIBS)
