@@ -27,7 +27,6 @@ enum {
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
-    ROW_PART = 192,         /* columns that a thread takes at a time when there is a single row */
     SLACK = ZL_UKR_SLACK
 };
 
@@ -306,31 +305,61 @@ static void check(const struct zl_gemm *g)
     (void)g;
 }
 
-/* A term whose part of a single row of C is a dot product with each stored row of weights. */
-static bool is_dot(const struct zl_gemm *g, int t)
+/* Few rows are memory's work, not arithmetic's: their leading terms, as far as these lie so, are added up where they are stored. */
+static bool is_few(const struct zl_team *team, const struct zl_gemm *g)
 {
-    return g->m == 1 && g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || g->term[t].lda == 1);
+    return g->m <= (team->compute == ZL_COMPUTE_F32 ? ZL_GEMM_FEW : 1);
 }
 
-/* C and the leading terms that are dots. What follows (an adapter's B, which lies along N) is left to be added. */
-static struct zl_gemm row(const struct zl_team *team, const struct zl_gemm *g, int dots)
+/* A term that is a dot product of each row of activations with each stored row of weights. */
+static bool is_dot(const struct zl_gemm *g, int t)
 {
-    zl_dot_fn *dot = ZL_ISA_PICK(zl_dot);
-    no_product(g);
-#pragma omp parallel for num_threads(team->threads) if (team->threads > 1) schedule(dynamic)
-    for (int64_t n0 = 0; n0 < g->n; n0 += ROW_PART) {
-        int64_t n = g->n - n0 < ROW_PART ? g->n - n0 : ROW_PART;
-        for (int i = 0; i < dots; i++) {
-            const struct zl_gemm_term *t = &g->term[i];
+    return g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || (g->m == 1 && g->term[t].lda == 1));
+}
+
+/* A term whose weights lie as a panel does: an adapter's B. */
+static bool is_ready(const struct zl_gemm *g, int t)
+{
+    const struct zl_gemm_term *term = &g->term[t];
+    return term->b_type == ZL_F32 && term->b_layout == ZL_B_KN && !term->b_rows && !term->a_transposed && g->n % 16 == 0 &&
+           (uintptr_t)term->b % sizeof(float) == 0;
+}
+
+/* Columns [n0, n0 + n) of C's few rows: the first `dots` terms, then `ready` ones. */
+static void few_columns(const struct zl_gemm *g, int dots, int ready, int64_t n0, int64_t n)
+{
+    for (int i = 0; i < dots + ready; i++) {
+        const struct zl_gemm_term *t = &g->term[i];
+        if (i < dots) {
             struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
-            dot(&w, n0, n, t->k, t->a, t->alpha, g->c + n0);
+            ZL_ISA_PICK(zl_dot)(&w, n0, n, t->k, (int)g->m, t->a, t->lda, t->alpha, g->c + n0, g->ldc);
+        } else {
+            struct zl_strip s = {t->a, t->lda, 1, t->k};
+            ZL_ISA_PICK(zl_skinny)((int)g->m, 1, &s, (const float *)t->b + n0, t->ldb, (int)n, t->alpha, 1, g->c + n0, g->ldc);
         }
+    }
+}
+
+/* C and its leading terms, where rows are few; the terms that are left are still to be added. */
+static struct zl_gemm few_rows(const struct zl_team *team, const struct zl_gemm *g)
+{
+    int dots = 0, ready = 0;
+    while (dots < g->n_terms && is_dot(g, dots))
+        dots++;
+    while (dots + ready < g->n_terms && is_ready(g, dots + ready))
+        ready++;
+    const int64_t units = ceil_div(g->n, 16), parts = units < team->threads ? units : team->threads;
+    no_product(g);
+#pragma omp parallel for num_threads(team->threads) if (parts > 1) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t n0 = units * i / parts * 16, end = units * (i + 1) / parts * 16;
+        few_columns(g, dots, ready, n0, (end < g->n ? end : g->n) - n0);
     }
     struct zl_gemm rest = *g;
     rest.accumulate = true;
     rest.bias = NULL;
-    rest.n_terms -= dots;
-    memmove(rest.term, rest.term + dots, (size_t)rest.n_terms * sizeof *rest.term);
+    rest.n_terms -= dots + ready;
+    memmove(rest.term, rest.term + dots + ready, (size_t)rest.n_terms * sizeof *rest.term);
     return rest;
 }
 
@@ -386,12 +415,9 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
         no_product(g);
         return;
     }
-    int dots = 0;
-    while (dots < g->n_terms && is_dot(g, dots))
-        dots++;
     struct zl_gemm rest;
-    if (dots) {
-        rest = row(team, g, dots);
+    if (is_few(team, g) && (is_dot(g, 0) || is_ready(g, 0))) {
+        rest = few_rows(team, g);
         g = &rest;
         if (zl_cut_total(g) == 0)
             return;

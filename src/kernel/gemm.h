@@ -12,6 +12,8 @@
  *
  * A team with another number format than float32 (compute.h) rounds both operands of `frozen` terms to it, in the panels; they are
  * still summed in float32. A single row is memory's work: it stays in float32.
+ *
+ * A row of C has the same bits whatever M is, among more than ZL_GEMM_FEW; fewer are added up in another order.
  */
 #ifndef ZL_KERNEL_GEMM_H
 #define ZL_KERNEL_GEMM_H
@@ -44,6 +46,7 @@ struct zl_gemm_term {
 };
 
 #define ZL_GEMM_TERMS 4
+#define ZL_GEMM_FEW 4 /* rows */
 
 struct zl_gemm {
     int64_t m, n;

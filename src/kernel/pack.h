@@ -50,10 +50,11 @@ struct zl_strip {
 typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn,
                           int n, float alpha, float beta, float *c, int64_t ldc);
 
-/* out[j] += alpha * sum over k < kc of a[k] * element k of row n0 + j, j < n: one row of activations (generation), its weights read once
- * and never written anywhere. kc may end inside a unit that exists. */
-typedef void zl_dot_fn(const struct zl_weight *w, int64_t n0, int64_t n, int64_t kc, const float *a, float alpha,
-                       float *out);
+/* out[i][j] += alpha * sum over k < kc of a[i][k] * element k of row n0 + j, i < m, j < n: few rows of activations (generation). Weights are
+ * read once for every ZL_DOT_ROWS of them and never written anywhere. kc may end inside a unit that exists. */
+#define ZL_DOT_ROWS 4 /* at a time */
+typedef void zl_dot_fn(const struct zl_weight *w, int64_t n0, int64_t n, int64_t kc, int m, const float *a, int64_t lda,
+                       float alpha, float *out, int64_t ldo);
 
 ZL_ISA_DECLARE(void, zl_dequant_isa, (enum zl_type type, const void *src, float *dst, int64_t n));
 ZL_ISA_DECLARE(void, zl_dequant_unit, (enum zl_type type, const uint8_t *row, int64_t u, float *dst));

@@ -180,6 +180,20 @@ static void large_k_is_grouped(void **state)
     compare(4, 33, 1, &s, true, false);
 }
 
+static void few_rows_of_every_type_agree(void **state)
+{
+    (void)state;
+    for (int type = 0; type < ZL_TYPES; type++)
+        for (int64_t m = 1; m <= ZL_GEMM_FEW + 1; m++) {
+            /* K longer than what is walked at once, and ending inside a unit; N no multiple of a vector */
+            const struct spec terms[] = {{m == 2 ? 8192 + 512 : 768 + 7 * m, type, ZL_B_NK, false, m == 3, 1, 0},
+                                         {8, ZL_F32, ZL_B_KN, false, false, 2, 0},
+                                         {5, ZL_F32, ZL_B_NK, false, false, -1, 0}};
+            for (int n_terms = 1; n_terms <= 3; n_terms++)
+                compare(m, m == 4 ? 64 : 45, n_terms, terms, m & 1, !(m & 1));
+        }
+}
+
 static void rows_do_not_depend_on_how_many_there_are(void **state)
 {
     (void)state;
@@ -195,13 +209,23 @@ static void rows_do_not_depend_on_how_many_there_are(void **state)
     g.term[0] = (struct zl_gemm_term){.a = a, .lda = K, .b = b, .b_type = ZL_Q4_1, .ldb = K, .k = K, .alpha = 1};
     struct zl_team team = team_of(2);
     zl_gemm(&team, &g);
-    for (int64_t m0 = 0, step = 2; m0 < M; m0 += step, step = step % 13 + 2) {
-        g.m = m0 + step < M ? step : M - m0;
+    for (int64_t m0 = 0, step = ZL_GEMM_FEW + 1; m0 < M; m0 += g.m, step = step == 15 ? ZL_GEMM_FEW + 1 : step + 1) {
+        g.m = M - m0 - step > ZL_GEMM_FEW ? step : M - m0;
         g.term[0].a = a + m0 * K;
         g.c = part + m0 * N;
         zl_gemm(&team, &g);
     }
     assert_memory_equal(whole, part, M * N * sizeof *whole);
+    /* Few rows have an order of their own, which does not depend on how few they are either. */
+    float first[N];
+    for (g.m = 1; g.m <= ZL_GEMM_FEW; g.m++) {
+        g.term[0].a = a;
+        g.c = part;
+        zl_gemm(&team, &g);
+        if (g.m == 1)
+            memcpy(first, part, sizeof first);
+        assert_memory_equal(first, part, sizeof first);
+    }
     free(team.scratch), free(a), free(whole), free(part), free(b);
 }
 
@@ -215,6 +239,7 @@ int main(void)
         cmocka_unit_test(weights_may_be_misaligned),
         cmocka_unit_test(k_of_nothing_gives_bias_or_zero),
         cmocka_unit_test(large_k_is_grouped),
+        cmocka_unit_test(few_rows_of_every_type_agree),
         cmocka_unit_test(rows_do_not_depend_on_how_many_there_are),
     };
     print_message("microkernel %s\n", zl_ukr_get()->name);

@@ -167,18 +167,6 @@ static inline void scales_K(const vu head[4], int j, vf *ds, vf *ms)
     *ms = halves(head[0] >> 16) * to_float(m);
 }
 
-/* a x + c, fused where the instruction set can. */
-static inline vf fuse(float a, vf x, vf c)
-{
-#if defined __AVX512F__
-    return (vf)_mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)x, (__m512)c);
-#elif defined __FMA__
-    return (vf)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)x, (__m256)c);
-#else
-    return a * x + c;
-#endif
-}
-
 /* Ask for elements [k0, k0 + kc) of LANES rows, all lines at once: who walks the rows in small steps would wait for each line. */
 static inline void fetch(enum zl_type type, const uint8_t *const *p, int64_t k0, int64_t kc)
 {

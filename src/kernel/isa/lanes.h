@@ -4,7 +4,7 @@
  *
  * Included once for each thing to do with the vectors: NAME(T) names the function, SINK are its further parameters, and PUT(k, v)
  * takes elements 32 u + k, 0 <= k < 32, of rows p[0..LANES). ADVANCE goes to the next
- * unit; BEGIN and END stand around a run of them.
+ * unit.
  */
 #include "kernel/isa/lanes-vec.h"
 
@@ -191,7 +191,6 @@ static inline __attribute__((always_inline)) void NAME(f16)(const uint8_t *const
 /* Units [u, end) of LANES rows. */
 static void NAME(units)(enum zl_type type, const uint8_t *const *p, int64_t u, int64_t end, SINK)
 {
-    BEGIN;
     switch (type) {
 #define CASE(T, name)                                                                            \
     case T:                                                                                      \
@@ -206,11 +205,8 @@ static void NAME(units)(enum zl_type type, const uint8_t *const *p, int64_t u, i
     default:
         break;
     }
-    END;
 }
 
-#undef BEGIN
-#undef END
 #undef NAME
 #undef SINK
 #undef SINK_ARGS

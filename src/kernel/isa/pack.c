@@ -13,8 +13,6 @@
 #define SINK_ARGS   dst, pn
 #define PUT(k, v)   put(dst + (k) * pn, v)
 #define ADVANCE     dst += 32 * pn
-#define BEGIN
-#define END
 #include "kernel/isa/lanes.h"
 
 /* Elements [from, from + n) of a row, n <= ZL_UKR_WIDEST, from anywhere: whole units through a buffer. */
