@@ -107,7 +107,7 @@ static int check_float32(const struct zl_train_options *o, struct zl_error *err)
 /* config.yaml, run.json and adapter_config.json name these, and hold UTF-8 only. */
 static int check_names(const struct zl_train_options *o, struct zl_error *err)
 {
-    const char *const names[] = {o->model, o->output, o->eval_data, o->init_adapter};
+    const char *const names[] = {o->model, o->output, o->eval_data, o->init_adapter, o->spill_dir};
     for (size_t i = 0; i < sizeof names / sizeof names[0] + o->data.n; i++) {
         const char *name = i < sizeof names / sizeof names[0] ? names[i] : o->data.v[i - sizeof names / sizeof names[0]];
         json_t *string = name ? json_string(name) : NULL;
@@ -132,7 +132,19 @@ static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
 }
 
 /* Options that change nothing in a run of this kind. */
-enum { WITH_BP, WITHOUT_LOCAL_LOSSES, WITHOUT_INTERLEAVING, WITHOUT_STASH, WITH_ONE_STAGE, WITHOUT_SHADOW, WITHOUT_EVALUATION, WITH_ADAPTER, CASES };
+enum {
+    WITH_BP,
+    WITH_SWEEP,
+    WITHOUT_SWEEP,
+    WITHOUT_LOCAL_LOSSES,
+    WITHOUT_INTERLEAVING,
+    WITHOUT_STASH,
+    WITH_ONE_STAGE,
+    WITHOUT_SHADOW,
+    WITHOUT_EVALUATION,
+    WITH_ADAPTER,
+    CASES
+};
 
 static const struct {
     const char *because;
@@ -140,6 +152,8 @@ static const struct {
 } without_effect[CASES] = {
     [WITH_BP] = {"with --schedule bp",
                  {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth", "placement"}},
+    [WITH_SWEEP] = {"with --schedule sweep", {"ring-depth", "placement"}},
+    [WITHOUT_SWEEP] = {"without --schedule sweep", {"window", "spill-dir", "spill-limit", "spill-type"}},
     [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock", {"freeze", "readout", "look-ahead", "local-vocabulary"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
@@ -155,6 +169,8 @@ static void note_without_effect(const struct zl_train_options *o)
     bool bp = schedule->single, one = !bp && o->stages == 1;
     const bool holds[CASES] = {
         [WITH_BP] = bp,
+        [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
+        [WITHOUT_SWEEP] = o->schedule != ZL_SCHEDULE_SWEEP,
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,

@@ -56,6 +56,22 @@ uint32_t zl_linear_row(const struct zl_config *c, enum zl_role role, uint32_t hf
     return head * c->head_dim + (j < half ? 2 * j : 2 * (j - half) + 1);
 }
 
+uint64_t zl_model_layer_bytes(const struct zl_model *m, uint32_t first, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = first; i < first + n; i++)
+        for (int role = 0; role < ZL_LINEARS; role++)
+            bytes += m->layer[i].linear[role].bytes;
+    return bytes;
+}
+
+void zl_model_layer_advise(const struct zl_model *m, uint32_t first, uint32_t n, enum zl_advice advice)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        for (int role = 0; role < ZL_LINEARS; role++)
+            zl_tensors_advise(m->layer[i].linear[role].data, m->layer[i].linear[role].bytes, advice);
+}
+
 static const struct zl_named_tensor *find(struct loader *l, const char *name)
 {
     char full[256];

@@ -43,6 +43,10 @@ void zl_model_close(struct zl_model *m);
 /* The tokenizer that belongs to a model's path. `gguf` (may be NULL) is the open handle, to read it only once. */
 int zl_model_tokenizer(const struct zl_model *m, struct zl_tokenizer **out, struct zl_error *err);
 
+/* Stored bytes of layers first .. first + n - 1 in the file, and advice to the kernel about them (a hint, never an error). */
+uint64_t zl_model_layer_bytes(const struct zl_model *m, uint32_t first, uint32_t n);
+void zl_model_layer_advise(const struct zl_model *m, uint32_t first, uint32_t n, enum zl_advice advice);
+
 /* Sizes of linear layer `role`. */
 uint32_t zl_linear_out(const struct zl_config *c, enum zl_role role);
 uint32_t zl_linear_in(const struct zl_config *c, enum zl_role role);

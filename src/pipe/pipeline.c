@@ -17,7 +17,7 @@ static uint32_t in_flight(const struct zl_partition *p, const struct zl_pipeline
     return p->cut[k].frozen && k + 1 < p->n ? 1 : zl_schedule_in_flight(o->schedule, k, p->n, o->micro_per_step);
 }
 
-static struct zl_block_spec spec_of(const struct zl_partition *p, uint32_t k, const struct zl_pipeline_options *o)
+struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k, const struct zl_pipeline_options *o)
 {
     const struct zl_cut *c = &p->cut[k];
     const bool last = k + 1 == p->n, local = o->schedule->local;
@@ -110,7 +110,7 @@ static void describe(struct zl_stage *s, const struct zl_model *m, const struct 
                            .ahead = p->cut[k].frozen ? 0 : o->schedule->ahead(k, p->n),
                            .in_flight = in_flight(p, o, k)};
     s->block.model = m;
-    s->block.spec = spec_of(p, k, o);
+    s->block.spec = zl_pipeline_block(p, k, o);
 }
 
 static uint32_t hosted_by(const struct zl_partition *p, const struct zl_pipeline_options *o, uint32_t worker)

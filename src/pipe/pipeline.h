@@ -55,6 +55,9 @@ struct zl_pipeline_plan {
     uint64_t activation_bytes; /* of all stages, scratch included, where those that take turns share */
     uint64_t ring_bytes, total_bytes;
 };
+/* What the block of stage k is to be. */
+struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k, const struct zl_pipeline_options *o);
+
 int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, const struct zl_pipeline_options *o,
                      struct zl_pipeline_plan *plan, struct zl_error *err);
 

@@ -30,6 +30,7 @@ const char *const zl_schedule_names[ZL_SCHEDULES + 1] = {
     [ZL_SCHEDULE_1F1B] = "1f1b",
     [ZL_SCHEDULE_PIPEDREAM] = "pipedream",
     [ZL_SCHEDULE_ASYNC] = "async",
+    [ZL_SCHEDULE_SWEEP] = "sweep",
     NULL};
 
 const struct zl_schedule zl_schedules[ZL_SCHEDULES] = {
@@ -51,6 +52,9 @@ const struct zl_schedule zl_schedules[ZL_SCHEDULES] = {
 
     /* True gradients a fixed number of micro-batches late: only inputs are stored, the forward is replayed with the current weights. */
     [ZL_SCHEDULE_ASYNC] = {.weights = ZL_WEIGHTS_REPLAYED, .ahead = stages_behind},
+
+    /* Block-local training with one block in memory at a time. */
+    [ZL_SCHEDULE_SWEEP] = {.local = true, .ahead = none},
 };
 
 uint32_t zl_schedule_in_flight(const struct zl_schedule *s, uint32_t stage, uint32_t stages, uint64_t micro)

@@ -17,6 +17,7 @@ enum zl_schedule_kind {
     ZL_SCHEDULE_1F1B,
     ZL_SCHEDULE_PIPEDREAM,
     ZL_SCHEDULE_ASYNC,
+    ZL_SCHEDULE_SWEEP, /* no pipeline: src/train/sweep.h */
     ZL_SCHEDULES
 };
 

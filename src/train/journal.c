@@ -35,6 +35,18 @@ void zl_journal_fail(struct zl_journal *j, int rc)
         j->rc = rc;
 }
 
+void zl_journal_together(struct zl_journal *j, uint64_t tokens)
+{
+    j->together = (double)tokens / ((double)(zl_clock_ns() - j->since_ns) * 1e-9);
+}
+
+void zl_journal_progress(struct zl_journal *j, double steps, double tokens)
+{
+    sample_memory(j, false);
+    zl_progress_update(&j->progress, j->steps_done + (uint64_t)steps, j->tokens_done + (uint64_t)tokens,
+                       j->steps_done ? j->last_loss : (double)NAN);
+}
+
 void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds)
 {
     const struct zl_step *step = &j->s->order.steps[r->step - 1];
@@ -48,7 +60,7 @@ void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, doubl
     struct zl_moment now = {
         .lr = zl_learning_rate(j->o, r->step, j->s->order.n_steps),
         .seconds = (double)(t - j->start_ns) * 1e-9,
-        .tokens_per_second = (double)step->n_tokens / ((double)(t - j->since_ns) * 1e-9),
+        .tokens_per_second = j->together > 0 ? j->together : (double)step->n_tokens / ((double)(t - j->since_ns) * 1e-9),
         .stall_seconds = stall_seconds,
         .tokens = step->n_tokens,
         .trained_tokens = step->n_trained,

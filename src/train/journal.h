@@ -18,6 +18,7 @@ struct zl_journal {
     struct zl_progress progress;
     uint64_t start_ns, last_step_ns, last_pss_ns;
     uint64_t since_ns; /* the end of the step or evaluation before the step under way */
+    double together;   /* tokens a second of steps that were computed together; 0: each by itself */
     uint64_t tokens_done, peak_pss, peak_private;
     uint64_t steps_done;
     double first_eval, last_eval, last_loss;
@@ -33,6 +34,10 @@ void zl_journal_open(struct zl_journal *j, const struct zl_train_options *o, con
 
 /* What is told about speed is about training: the clock begins with the evaluation of the base model, or by this call where there is none. */
 void zl_journal_begin(struct zl_journal *j);
+/* The steps that are handed in next were computed together: so many tokens since the last word. Their speed is that of them all. */
+void zl_journal_together(struct zl_journal *j, uint64_t tokens);
+/* How far the steps that are computed together are, in steps and tokens, for the progress bar. */
+void zl_journal_progress(struct zl_journal *j, double steps, double tokens);
 void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds);
 void zl_journal_eval(struct zl_journal *j, const struct zl_eval_record *r);
 

@@ -15,4 +15,7 @@ libzl_train_la_SOURCES = \
 	src/train/readouts.c src/train/readouts.h \
 	src/train/sample.c src/train/sample.h \
 	src/train/setup.c src/train/setup.h \
+	src/train/sweep.c src/train/sweep.h src/train/sweep_impl.h \
+	src/train/sweep_fit.c \
+	src/train/sweep_plan.c src/train/sweep_plan.h \
 	src/train/train.c src/train/train.h

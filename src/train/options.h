@@ -17,6 +17,7 @@
 
 enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
 enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
+enum zl_spill_type { ZL_SPILL_F32, ZL_SPILL_BF16 };
 enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
 
 struct zl_train_options {
@@ -47,6 +48,10 @@ struct zl_train_options {
     enum zl_placement placement; /* of stages on core groups */
     uint64_t interleave;   /* 1f1b: parts of the model that each stage holds; 1 or 0: one */
     bool vertical_sync;    /* pipedream: all stages use the version of weights that the first one had */
+    uint64_t window;       /* sweep: steps that a block takes before the next block's turn, at most */
+    uint64_t spill_limit;  /* bytes on the disk */
+    const char *spill_dir; /* NULL: the run's folder */
+    enum zl_spill_type spill_type; /* of hidden states on the disk */
     enum zl_preset preset; /* PAPER: beside the fields, equal stages and A ~ N(0, 0.01^2) */
 
     /* adapter */
@@ -75,6 +80,7 @@ struct zl_train_options {
 };
 
 /* What people call the values of these enums, by value; NULL behind the last. */
-extern const char *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[];
+extern const char *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[],
+    *const zl_spill_type_names[];
 
 #endif

@@ -68,19 +68,23 @@ static double readout_layers(const struct zl_setup *s)
     return r->tokens ? (double)r->trained / (double)r->tokens * c->vocab * c->d / layer : 0;
 }
 
-static int cut(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wanted, struct zl_error *err)
 {
     const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     const uint32_t layers = s->corpus.model.config.layers;
     const uint64_t parts = o->interleave > 1 ? o->interleave : 1;
-    const uint64_t stages = schedule->single ? 1 : o->stages > ZL_STAGES_MAX ? ZL_STAGES_MAX + 1 : o->stages * parts;
+    const uint64_t stages = schedule->single ? 1 : wanted > ZL_STAGES_MAX ? ZL_STAGES_MAX + 1 : wanted * parts;
+    const uint64_t equal = wanted ? (layers + wanted - 1) / wanted : layers; /* layers of a stage */
+    uint64_t look_ahead = o->look_ahead;
+    if (o->schedule == ZL_SCHEDULE_SWEEP && !look_ahead && layers >= 3) /* what is looked ahead through is in memory with the block */
+        look_ahead = equal < layers / 3 ? equal : layers / 3;
     if (o->bounds.n && o->bounds.n != stages && !schedule->single)
         return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu %s", o->bounds.n,
                        (unsigned long long)stages, parts > 1 ? "parts of stages" : "stages");
     const struct zl_partition_request r = {.layers = layers,
                                            .stages = (uint32_t)(stages > UINT32_MAX ? UINT32_MAX : stages),
                                            .readout = schedule->local ? o->readout : ZL_READOUT_LENS,
-                                           .look_ahead = (uint32_t)(o->look_ahead > layers ? layers : o->look_ahead),
+                                           .look_ahead = (uint32_t)(look_ahead > layers ? layers : look_ahead),
                                            .bounds = schedule->single || !o->bounds.n ? NULL : o->bounds.v,
                                            .equal = o->preset == ZL_PRESET_PAPER,
                                            .tail = schedule->local ? 0 : readout_layers(s),
@@ -131,7 +135,8 @@ static int share_cores(struct zl_setup *s, const struct zl_train_options *o, str
         return rc;
     int threads = o->threads ? (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads) : s->cores.n;
     const uint32_t round = o->interleave > 1 ? s->partition.n / (uint32_t)o->interleave : s->partition.n;
-    zl_places_choose(&s->places, o->placement, s->partition.n, round, (uint32_t)threads);
+    zl_places_choose(&s->places, o->schedule == ZL_SCHEDULE_SWEEP ? ZL_PLACEMENT_STACKED : o->placement, s->partition.n, round,
+                     (uint32_t)threads);
     if (o->placement != ZL_PLACEMENT_STACKED && threads < (int)round)
         zl_note("%u stages share %d core%s", round, threads, threads == 1 ? "" : "s");
     s->groups = calloc(s->places.n_workers, sizeof *s->groups);
@@ -188,12 +193,23 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .worker_of = s->places.worker_of,
         .groups = s->groups,
     };
-    return zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
+    rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
+    if (rc || o->schedule != ZL_SCHEDULE_SWEEP)
+        return rc;
+    rc = zl_sweep_plan(s, o, &s->sweep, err);
+    s->plan.ring_bytes = 0;
+    s->plan.total_bytes = s->sweep.total_bytes - (rc ? 0 : s->sweep.resident_bytes);
+    return rc;
+}
+
+uint64_t zl_setup_resident_bytes(const struct zl_setup *s)
+{
+    return s->sweep.resident_bytes ? s->sweep.resident_bytes : s->corpus.model.weight_bytes;
 }
 
 uint64_t zl_setup_expected_bytes(const struct zl_setup *s)
 {
-    return s->pss_before + s->corpus.model.weight_bytes + s->plan.total_bytes;
+    return s->pss_before + zl_setup_resident_bytes(s) + s->plan.total_bytes;
 }
 
 /* The system grants more than it has and kills somebody later: compare with what is there before the first page is touched. */
@@ -206,6 +222,12 @@ static int check_available(const struct zl_setup *s, struct zl_error *err)
                    "this run needs %.0f MiB of memory beside the model, but %.0f MiB are available; smaller --micro-batch-tokens, "
                    "--max-length or --rank, or --memory-limit, make it need less",
                    (double)s->plan.total_bytes / 1048576, (double)available / 1048576);
+}
+
+/* A sweep under a limit takes as few stages as fit, since every boundary costs gradient, unless it was told how many. */
+static bool choose_stages(const struct zl_train_options *o)
+{
+    return o->schedule == ZL_SCHEDULE_SWEEP && o->memory_limit && !o->bounds.n && !ZL_GIVEN(o, stages);
 }
 
 /* Without a limit: as asked. With one: the fastest way that fits, where keeping activations comes before computing them again, and
@@ -222,20 +244,29 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
         return rc ? rc : check_available(s, err);
     }
     const uint64_t floors[] = {asked < 192 ? asked : 192, 64};
+    const uint64_t most_stages = choose_stages(o) ? larger(s->partition.n, s->corpus.model.config.layers) : s->partition.n;
     for (int f = 0; f < 2; f++)
-        for (int mode = (int)o->recompute; mode <= ZL_RECOMPUTE_FULL; mode++)
-            for (uint64_t micro = asked;; micro = larger(micro * 3 / 4, floors[f])) {
-                int rc = plan_with(s, o, micro, (enum zl_recompute)mode, err);
-                if (rc || zl_setup_expected_bytes(s) <= o->memory_limit)
-                    return rc;
-                if (micro <= floors[f])
-                    break;
-            }
+        for (uint64_t stages = choose_stages(o) ? o->stages : s->partition.n; stages <= most_stages && stages <= ZL_STAGES_MAX; stages++) {
+            int rc = choose_stages(o) ? cut(s, o, stages, err) : 0;
+            if (choose_stages(o))
+                zl_places_choose(&s->places, ZL_PLACEMENT_STACKED, s->partition.n, s->partition.n, (uint32_t)s->groups[0].n);
+            for (int mode = (int)o->recompute; !rc && mode <= ZL_RECOMPUTE_FULL; mode++)
+                for (uint64_t micro = asked;; micro = larger(micro * 3 / 4, floors[f])) {
+                    rc = plan_with(s, o, micro, (enum zl_recompute)mode, err);
+                    if (rc || zl_setup_expected_bytes(s) <= o->memory_limit)
+                        return rc;
+                    if (micro <= floors[f])
+                        break;
+                }
+            if (rc)
+                return rc;
+        }
     return zl_fail(err, ZL_EMEMORY,
                    "--memory-limit of %.0f MiB is too little: %.0f MiB is the least that this run needs with examples of %llu "
-                   "tokens (%.0f MiB of them are the model's weights); a smaller --max-length needs less",
+                   "tokens (%.0f MiB of them are the model's weights); a smaller --max-length needs less%s",
                    (double)o->memory_limit / 1048576, (double)zl_setup_expected_bytes(s) / 1048576, (unsigned long long)longest_example(s),
-                   (double)s->corpus.model.weight_bytes / 1048576);
+                   (double)zl_setup_resident_bytes(s) / 1048576,
+                   o->schedule == ZL_SCHEDULE_SWEEP ? "" : ", and --schedule sweep needs only a part of the weights at a time");
 }
 
 int zl_setup_check_compute(enum zl_compute compute, struct zl_error *err)
@@ -251,7 +282,7 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
     if (!rc)
         rc = read_corpus(s, o, err);
     if (!rc)
-        rc = cut(s, o, err);
+        rc = cut(s, o, o->stages, err);
     if (!rc)
         rc = shape_adapter(s, o, err);
     if (!rc)

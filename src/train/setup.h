@@ -13,6 +13,7 @@
 #include "train/corpus.h"
 #include "train/options.h"
 #include "train/readouts.h"
+#include "train/sweep_plan.h"
 
 struct zl_setup {
     struct zl_corpus corpus;
@@ -28,6 +29,7 @@ struct zl_setup {
     struct zl_core_group *groups;   /* [workers] */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
+    struct zl_sweep_plan sweep; /* of that schedule */
     /* what the process held before anything was allocated for the pipeline: beyond mapped files; and with the program itself */
     uint64_t private_before, pss_before;
     struct zl_adapter_config adapter_config;
@@ -43,7 +45,9 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
 int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err);
 void zl_setup_free(struct zl_setup *s);
 
-/* What the process will hold at its peak: what it held before the pipeline, the weights (mapped, and all touched in a step), the plan. */
+/* What the process will hold at its peak: what it held before the pipeline, the weights (mapped, and all touched in a step; of a sweep those
+ * of a block), the plan. */
+uint64_t zl_setup_resident_bytes(const struct zl_setup *s); /* of the weights */
 uint64_t zl_setup_expected_bytes(const struct zl_setup *s);
 
 /* What was decided, as an object for run.json. */

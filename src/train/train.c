@@ -17,6 +17,7 @@
 #include "train/ledger.h"
 #include "train/readouts.h"
 #include "train/setup.h"
+#include "train/sweep.h"
 
 #define FEW_STEPS 10     /* after fewer an adapter has hardly begun to learn, and the user is told */
 #define WAIT_NS 20000000 /* how long the driver waits for a slot or a report before it looks around */
@@ -25,6 +26,7 @@ struct driver {
     const struct zl_train_options *o;
     struct zl_setup *s;
     struct zl_pipeline pipeline;
+    struct zl_sweep *sweep;
     struct zl_ledger ledger;
     struct zl_run run;
     struct zl_journal journal;
@@ -140,10 +142,12 @@ static int write_adapter(struct driver *d)
     const struct zl_lora *parts[ZL_STAGES_MAX];
     struct zl_adapter adapter;
     struct zl_adapter_config config = d->s->adapter_config;
-    for (uint32_t k = 0; k < d->pipeline.n; k++)
-        parts[k] = &d->pipeline.stage[k].block.own;
     struct zl_error err = {0};
-    int rc = zl_lora_export(parts, d->pipeline.n, &d->s->corpus.model.config, &adapter, &err);
+    int rc = d->sweep ? zl_sweep_adapters(d->sweep, parts, &err) : 0;
+    for (uint32_t k = 0; !d->sweep && k < d->pipeline.n; k++)
+        parts[k] = &d->pipeline.stage[k].block.own;
+    if (!rc)
+        rc = zl_lora_export(parts, d->s->partition.n, &d->s->corpus.model.config, &adapter, &err);
     char *dir = rc ? NULL : zl_run_path(&d->run, "adapter");
     if (dir) {
         rc = zl_adapter_write(dir, &config, &adapter, &err);
@@ -193,6 +197,14 @@ static int run_pipeline(struct driver *d)
     return end ? end : rc;
 }
 
+static int run_sweep(struct driver *d)
+{
+    zl_sweep_run(d->sweep, &d->journal);
+    const int end = zl_journal_finish(&d->journal);
+    const int rc = d->journal.steps_done ? write_adapter(d) : 0;
+    return end ? end : rc;
+}
+
 int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
 {
     struct zl_setup setup = {0};
@@ -207,7 +219,10 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
         return rc;
     }
     rc = zl_setup_make(&setup, o, err);
-    if (!rc)
+    const bool sweep = o->schedule == ZL_SCHEDULE_SWEEP;
+    if (!rc && sweep)
+        rc = zl_sweep_open(&d.sweep, &setup, o, o->spill_dir ? o->spill_dir : o->output, err);
+    else if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
     if (!rc && setup.eval_order.n_micro && o->eval_every >= setup.order.n_steps)
         zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every,
@@ -224,9 +239,10 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     if (!rc)
         rc = zl_run_write_json(&d.run, "run.json", zl_setup_describe(&setup, o), err);
     if (!rc)
-        rc = run_pipeline(&d);
+        rc = sweep ? run_sweep(&d) : run_pipeline(&d);
     if (d.journal.steps_done && (!rc || rc == ZL_ESTOPPED))
         zl_journal_say_result(&d.journal);
+    zl_sweep_close(d.sweep);
     zl_pipeline_close(&d.pipeline);
     zl_ledger_close(&d.ledger);
     zl_setup_free(&setup);

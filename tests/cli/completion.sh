@@ -25,8 +25,8 @@ expect 'train' tr
 expect '--help --version bench eval generate help inspect plan train' ''
 expect 'inspect' help i
 expect '--lr --lr-schedule' train --lr
-expect '1f1b async bp gpipe pipedream zerolock' train --schedule ''
-expect '1f1b async bp gpipe pipedream zerolock' train -s ''
+expect '1f1b async bp gpipe pipedream sweep zerolock' train --schedule ''
+expect '1f1b async bp gpipe pipedream sweep zerolock' train -s ''
 expect 'bp' train --schedule = b
 expect 'lens ridge shadow' train m --readout ''
 expect 'file-a file-b' train --eval-data file
