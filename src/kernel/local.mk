@@ -17,7 +17,7 @@ libzl_kernel_la_LIBADD =
 
 # The same sources once for each instruction set (kernel/isa.h); a file added here is in all of them.
 isa_sources = \
-	src/kernel/isa/attention.c src/kernel/isa/attention_backward.c \
+	src/kernel/isa/attention.c src/kernel/isa/attention_backward.c src/kernel/isa/attention_one.c \
 	src/kernel/isa/dequant.c src/kernel/isa/dot.c src/kernel/isa/pack.c src/kernel/isa/quants.h src/kernel/isa/skinny.c src/kernel/isa/unit.h \
 	src/kernel/isa/gated.c src/kernel/isa/head.c src/kernel/isa/norm.c src/kernel/isa/peak.c src/kernel/isa/rope.c \
 	src/kernel/isa/lanes.h src/kernel/isa/lanes-vec.h src/kernel/isa/unit512.h \

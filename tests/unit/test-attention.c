@@ -200,6 +200,20 @@ static void cached_keys_are_seen_by_all_queries(void **state)
     drop(&s);
 }
 
+static void a_single_query_sees_its_cache(void **state)
+{
+    (void)state;
+    static const int dims[] = {1, 7, 16, 24, 64, 80, 96, 128, 256};
+    const int64_t lens[][2] = {{1, 1}, {1, 63}, {1, 65}, {1, 331}};
+    uint64_t seed = 8;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        print_message(" head_dim %d\n", dims[i]);
+        struct setup s = make(6, 2, dims[i], lens, 4, 2, &seed, 3);
+        check_against_reference(&s, 0, 2e-6);
+        drop(&s);
+    }
+}
+
 /* One sequence alone, and with neighbours around it. */
 static void sequences_never_see_each_other(void **state)
 {
@@ -291,6 +305,7 @@ int main(void)
         cmocka_unit_test(blocks_match_reference_for_all_lengths),
         cmocka_unit_test(rows_may_be_any_distance_apart),
         cmocka_unit_test(cached_keys_are_seen_by_all_queries),
+        cmocka_unit_test(a_single_query_sees_its_cache),
         cmocka_unit_test(sequences_never_see_each_other),
         cmocka_unit_test(results_do_not_depend_on_threads),
         cmocka_unit_test(huge_scores_stay_finite),

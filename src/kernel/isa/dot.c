@@ -17,8 +17,10 @@ enum {
     ROWS = ZL_DOT_ROWS
 };
 
-/* acc[i] = the lanes of the sum for row i of activations, of units [u, u + n). sums[i]: 0, the sum of a unit of it, 0, 0. */
-typedef void row_fn(const uint8_t *row, int64_t u, int64_t n, const float *a, int64_t lda, const v4 (*sums)[UNITS], vf *acc);
+/* x[i][r] = the lanes of the sum for row i of activations and row r < n_rows <= VL of weights, of units [u, u + n); zero for r >= n_rows.
+ * sums[i]: 0, the sum of a unit of row i, 0, 0. */
+typedef void rows_fn(const uint8_t *const *rows, int n_rows, int64_t u, int64_t n, const float *a, int64_t lda,
+                     const v4 (*sums)[UNITS], vf (*x)[VL]);
 
 V_INLINE v4 fma4(v4 a, v4 b, v4 c)
 {
@@ -64,31 +66,33 @@ V_INLINE void sum_unit(const enum kind kind, const vf *q, const float *a, v4 sca
         sum[1] = v_fma(v_set(scale[1]), y, sum[1]);
 }
 
-/* M rows of activations by a row of weights; M and kind constants after inlining. */
+/* M rows of activations; M and kind constants after inlining. */
 #define ROWS_OF(M, name, kind)                                                                   \
-    static void rows_##M##_##name(const uint8_t *row, int64_t u, int64_t n, const float *a, int64_t lda, \
-                                  const v4 (*sums)[UNITS], vf *acc)                              \
+    static void rows_##M##_##name(const uint8_t *const *rows, int n_rows, int64_t u, int64_t n, const float *a, int64_t lda, \
+                                  const v4 (*sums)[UNITS], vf (*x)[VL])                          \
     {                                                                                            \
-        float x[16];                                                                             \
-        vf sum[M][2] = {{{0}}};                                                                  \
-        v4 minima[M] = {{0}};                                                                    \
-        for (int64_t j = 0; j < n; j++, a += 32) {                                               \
-            prepare_##name(row, u + j, x);                                                       \
-            v4 scale = scale_##name(row, u + j, x);                                              \
-            vf q[UNIT_VECTORS];                                                                  \
-            quants_##name(row, u + j, q);                                                        \
+        float block[16];                                                                         \
+        for (int r = 0; r < VL; r++) {                                                           \
+            vf sum[M][2] = {{{0}}};                                                              \
+            v4 minima[M] = {{0}};                                                                \
+            for (int64_t j = 0; r < n_rows && j < n; j++) {                                      \
+                prepare_##name(rows[r], u + j, block);                                           \
+                v4 scale = scale_##name(rows[r], u + j, block);                                  \
+                vf q[UNIT_VECTORS];                                                              \
+                quants_##name(rows[r], u + j, q);                                                \
+                V_EACH(i, M)                                                                     \
+                {                                                                                \
+                    sum_unit(kind, q, a + i * lda + j * 32, scale, sum[i]);                      \
+                    if (kind == SCALED_FROM)                                                     \
+                        minima[i] = fma4(scale, sums[i][j], minima[i]);                          \
+                }                                                                                \
+            }                                                                                    \
             V_EACH(i, M)                                                                         \
             {                                                                                    \
-                sum_unit(kind, q, a + i * lda, scale, sum[i]);                                   \
+                x[i][r] = sum[i][0] + sum[i][1];                                                 \
                 if (kind == SCALED_FROM)                                                         \
-                    minima[i] = fma4(scale, sums[i][j], minima[i]);                              \
+                    x[i][r] += widened(minima[i]);                                               \
             }                                                                                    \
-        }                                                                                        \
-        V_EACH(i, M)                                                                             \
-        {                                                                                        \
-            acc[i] = sum[i][0] + sum[i][1];                                                      \
-            if (kind == SCALED_FROM)                                                             \
-                acc[i] += widened(minima[i]);                                                    \
         }                                                                                        \
     }
 #define ROW(T, name, kind)                                                                       \
@@ -100,7 +104,7 @@ EACH_STORED(ROW)
 #undef ROW
 #undef ROWS_OF
 
-static row_fn *const row_fns[ZL_TYPES][3] = {
+static rows_fn *const rows_fns[ZL_TYPES][3] = {
 #define ENTRY(T, name, kind) [T] = {rows_1_##name, rows_2_##name, rows_4_##name},
     EACH_STORED(ENTRY)
 #undef ENTRY
@@ -110,7 +114,6 @@ static row_fn *const row_fns[ZL_TYPES][3] = {
 static void segment(const struct zl_weight *w, int64_t n0, int64_t n, int64_t u, int64_t units, int m, const float *a, int64_t lda,
                     float alpha, float *out, int64_t ldo)
 {
-    row_fn *f = row_fns[w->type][m / 2];
     v4 sums[ROWS][UNITS];
     for (int i = 0; i < m; i++)
         for (int64_t j = 0; j < units; j++) {
@@ -120,21 +123,15 @@ static void segment(const struct zl_weight *w, int64_t n0, int64_t n, int64_t u,
             sums[i][j] = (v4){0, v_sum(x), 0, 0};
         }
     for (int64_t j = 0; j < n; j += VL) {
-        vf x[ROWS][VL], acc[ROWS];
+        const uint8_t *rows[VL];
+        vf x[ROWS][VL];
         const int64_t some = n - j < VL ? n - j : VL;
-        for (int64_t r = 0; r < VL; r++) {
-            if (r < some)
-                f(zl_weight_row(w, n0 + j + r), u, units, a, lda, sums, acc);
-            for (int i = 0; i < m; i++)
-                x[i][r] = r < some ? acc[i] : (vf){0};
-        }
+        for (int64_t r = 0; r < some; r++)
+            rows[r] = zl_weight_row(w, n0 + j + r);
+        rows_fns[w->type][m / 2](rows, (int)some, u, units, a, lda, sums, x);
         for (int i = 0; i < m; i++) {
             float *to = out + i * ldo + j;
-            v_transpose(x[i]);
-            for (int half = VL / 2; half; half /= 2)
-                for (int r = 0; r < half; r++)
-                    x[i][r] += x[i][r + half];
-            v_store_left(to, v_fma(v_set(alpha), x[i][0], v_load_left(to, some)), some);
+            v_store_left(to, v_fma(v_set(alpha), v_sums(x[i]), v_load_left(to, some)), some);
         }
     }
 }

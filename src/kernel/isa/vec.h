@@ -191,6 +191,15 @@ V_INLINE void v_transpose(vf x[VL])
     }
 }
 
+/* The sums of the lanes of VL vectors, the i-th in lane i: halves are added to halves as in v_sum. x is used up. */
+V_INLINE vf v_sums(vf x[VL])
+{
+    V_UNROLL for (int half = VL / 2; half; half /= 2)
+        V_EACH(i, half)
+            x[i] = V_SHUFFLE(x[i], x[i + half], V_LO_INDEX) + V_SHUFFLE(x[i], x[i + half], V_HI_INDEX);
+    return x[0];
+}
+
 /* Polynomials of degree 6 by Remez's exchange, relative error 3e-9; 1.5 * 2^23 + 127 added to a
  * small number leaves its nearest integer, biased as an exponent, in the low bits. What lies below
  * the smallest normal number becomes exactly 0. */
