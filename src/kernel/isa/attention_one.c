@@ -11,13 +11,16 @@ enum { BLOCK = ZL_ATTN_BLOCK, TOGETHER = 4 /* vectors of values that are summed 
 /* s[0..n) = q . k_j, n <= BLOCK; -infinity for what fills the last vector. */
 static void scores(int64_t n, int64_t d, const float *q, const float *k, int64_t ldk, float *s)
 {
+    const int64_t whole = d / VL * VL;
     for (int64_t j = 0; j < n; j += VL) {
         vf x[VL];
         for (int64_t r = 0; r < VL; r++) {
             const float *key = k + (j + r < n ? j + r : n - 1) * ldk;
             vf sum = {0};
-            for (int64_t c = 0; c < d; c += VL)
-                sum = v_fma(v_load(q + c), v_load_left(key + c, d - c), sum);
+            for (int64_t c = 0; c < whole; c += VL)
+                sum = v_fma(v_load(q + c), v_load(key + c), sum);
+            if (whole < d)
+                sum = v_fma(v_load(q + whole), v_load_n(key + whole, d - whole), sum);
             x[r] = sum;
         }
         v_store(s + j, v_sums(x));
