@@ -18,7 +18,11 @@
 #include "kernel/attention_block.h"
 #include "kernel/profile.h"
 
-enum { BLOCK = ZL_ATTN_BLOCK, LINE = 16 /* floats */ };
+enum {
+    BLOCK = ZL_ATTN_BLOCK,
+    LINE = 16,              /* floats */
+    SINGLE_WORTH = 1 << 14  /* products of single queries that are worth a part */
+};
 
 static int64_t blocks_of(int64_t rows)
 {
@@ -100,11 +104,44 @@ static void check(const struct zl_team *team, const struct zl_attn *a)
     (void)team, (void)a;
 }
 
+/* One query a sequence, as in generation: parts are too short for a region of their own. */
+struct single {
+    const struct zl_attn *a;
+    float *out, *lse;
+    int64_t ldo;
+    int heads; /* a part */
+};
+
+static void single_queries(void *arg, int64_t part)
+{
+    const struct single *s = arg;
+    const int64_t per_seq = (s->a->heads + s->heads - 1) / s->heads;
+    const int from = (int)(part % per_seq) * s->heads, to = from + s->heads;
+    for (int head = from; head < to && head < s->a->heads; head++)
+        ZL_ISA_PICK(zl_attn_one)(s->a, &s->a->seqs[part / per_seq], head, 0, s->out, s->ldo, s->lse);
+}
+
+static void share_single_queries(const struct zl_team *team, struct single *s)
+{
+    int64_t keys = 0;
+    for (int i = 0; i < s->a->n_seqs; i++)
+        keys += s->a->seqs[i].kv_len;
+    const int64_t work = keys * s->a->heads * s->a->head_dim;
+    const int64_t per_seq = team->threads == 1 || work < 2 * SINGLE_WORTH ? 1
+                            : work / SINGLE_WORTH / s->a->n_seqs + 1;
+    s->heads = per_seq < s->a->heads ? (int)((s->a->heads + per_seq - 1) / per_seq) : 1;
+    zl_team_share(team, s->a->n_seqs * ((s->a->heads + s->heads - 1) / s->heads), single_queries, s);
+}
+
 void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *out, int64_t ldo,
                   float *lse)
 {
     ZL_PROFILE(team, ZL_PART_ATTENTION);
     check(team, a);
+    if (longest_of(a) == 1 && a->n_seqs * a->heads <= ZL_TEAM_PARTS) {
+        share_single_queries(team, &(struct single){.a = a, .out = out, .lse = lse, .ldo = ldo});
+        return;
+    }
     const int64_t n = tasks_of(a, a->heads), own = thread_floats(a->head_dim, 0);
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1 && n > 1)
     {

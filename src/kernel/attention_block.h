@@ -36,10 +36,10 @@ ZL_ISA_DECLARE(void, zl_attn_forward,
                (const struct zl_attn *a, const struct zl_attn_seq *seq, int head, int64_t q0,
                 float *scratch, float *out, int64_t ldo, float *lse));
 
-/* The same where the block has a single query: what generation is made of. scratch: 2 padded head_dim + ZL_ATTN_BLOCK floats. */
+/* The same where the block has a single query: what generation is made of. */
 ZL_ISA_DECLARE(void, zl_attn_one,
                (const struct zl_attn *a, const struct zl_attn_seq *seq, int head, int64_t q0,
-                float *scratch, float *out, int64_t ldo, float *lse));
+                float *out, int64_t ldo, float *lse));
 
 struct zl_attn_grad {
     const float *out, *dout;

@@ -27,6 +27,7 @@ enum {
     MC = 512,               /* rows of C a block */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
+    FEW_WORTH = 1 << 16,    /* products of few rows that are worth a part */
     SLACK = ZL_UKR_SLACK
 };
 
@@ -325,12 +326,26 @@ static bool is_ready(const struct zl_gemm *g, int t)
            (uintptr_t)term->b % sizeof(float) == 0;
 }
 
-/* Columns [n0, n0 + n) of C's few rows: the first `dots` terms, then `ready` ones. */
-static void few_columns(const struct zl_gemm *g, int dots, int ready, int64_t n0, int64_t n)
+/* Few rows, as their parts are shared out: columns in multiples of sixteen. */
+struct few {
+    const struct zl_gemm *g;
+    int dots, ready; /* leading terms, and those behind them */
+    int64_t parts;
+};
+
+static void few_columns(void *arg, int64_t part)
 {
-    for (int i = 0; i < dots + ready; i++) {
+    const struct few *f = arg;
+    const struct zl_gemm *g = f->g;
+    const int64_t units = ceil_div(g->n, 16), n0 = units * part / f->parts * 16, end = units * (part + 1) / f->parts * 16;
+    const int64_t n = (end < g->n ? end : g->n) - n0;
+    if (!g->accumulate)
+        for (int64_t i = 0; i < g->m; i++)
+            for (int64_t j = n0; j < n0 + n; j++)
+                g->c[i * g->ldc + j] = g->bias ? g->bias[j] : 0;
+    for (int i = 0; i < f->dots + f->ready; i++) {
         const struct zl_gemm_term *t = &g->term[i];
-        if (i < dots) {
+        if (i < f->dots) {
             struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
             ZL_ISA_PICK(zl_dot)(&w, n0, n, t->k, (int)g->m, t->a, t->lda, t->alpha, g->c + n0, g->ldc);
         } else {
@@ -340,26 +355,30 @@ static void few_columns(const struct zl_gemm *g, int dots, int ready, int64_t n0
     }
 }
 
+/* Into how many parts: of some microseconds each, and a few for each thread, since one may come late. */
+static int64_t few_parts(const struct zl_team *team, const struct zl_gemm *g)
+{
+    const int64_t units = ceil_div(g->n, 16), most = 4 * team->threads, worth = g->n * zl_cut_total(g) / FEW_WORTH + 1;
+    int64_t parts = worth < most ? worth : most;
+    if (team->threads == 1)
+        parts = 1;
+    return parts < units ? parts : units;
+}
+
 /* C and its leading terms, where rows are few; the terms that are left are still to be added. */
 static struct zl_gemm few_rows(const struct zl_team *team, const struct zl_gemm *g)
 {
-    int dots = 0, ready = 0;
-    while (dots < g->n_terms && is_dot(g, dots))
-        dots++;
-    while (dots + ready < g->n_terms && is_ready(g, dots + ready))
-        ready++;
-    const int64_t units = ceil_div(g->n, 16), parts = units < team->threads ? units : team->threads;
-    no_product(g);
-#pragma omp parallel for num_threads(team->threads) if (parts > 1) schedule(static)
-    for (int64_t i = 0; i < parts; i++) {
-        const int64_t n0 = units * i / parts * 16, end = units * (i + 1) / parts * 16;
-        few_columns(g, dots, ready, n0, (end < g->n ? end : g->n) - n0);
-    }
+    struct few f = {.g = g, .parts = few_parts(team, g)};
+    while (f.dots < g->n_terms && is_dot(g, f.dots))
+        f.dots++;
+    while (f.dots + f.ready < g->n_terms && is_ready(g, f.dots + f.ready))
+        f.ready++;
+    zl_team_share(team, f.parts, few_columns, &f);
     struct zl_gemm rest = *g;
     rest.accumulate = true;
     rest.bias = NULL;
-    rest.n_terms -= dots + ready;
-    memmove(rest.term, rest.term + dots + ready, (size_t)rest.n_terms * sizeof *rest.term);
+    rest.n_terms -= f.dots + f.ready;
+    memmove(rest.term, rest.term + f.dots + f.ready, (size_t)rest.n_terms * sizeof *rest.term);
     return rest;
 }
 

@@ -19,5 +19,5 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/snapshot.h \
 	src/pipe/cores.c src/pipe/cores.h src/pipe/choose.h \
 	src/pipe/environment.c src/pipe/environment.h \
-	src/pipe/team.c \
+	src/pipe/team.c src/pipe/crew.c src/pipe/crew.h \
 	src/pipe/signal.c src/pipe/signal.h

@@ -12,6 +12,7 @@
 #include "model/block.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
+#include "pipe/crew.h"
 #include "train/adapter.h"
 #include "train/corpus.h"
 #include "train/loaded.h"
@@ -169,8 +170,13 @@ out:
 static int measure_match(struct evaluation *e, struct zl_error *err)
 {
     struct zl_decoder d = {0};
+    struct zl_crew *crew = NULL;
     int64_t capacity = (int64_t)(e->corpus.train.report.longest + e->o->max_new_tokens);
     int rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->threads, err);
+    if (!rc)
+        rc = zl_crew_open(&crew, e->threads, err);
+    if (!rc)
+        zl_crew_join(crew, &d.block.team);
     struct zl_progress progress;
     zl_progress_open(&progress, 2, "answering", "example", e->examples, e->o->quiet);
     for (uint64_t i = 0, tokens = 0; !rc && i < e->examples; i++) {
@@ -186,6 +192,7 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     zl_progress_close(&progress);
     if (!rc && e->out->compared == 0)
         rc = zl_fail(err, ZL_EUSAGE, "--exact-match needs rows with one prompt and one completion, and the data has none");
+    zl_crew_close(crew);
     zl_decoder_close(&d);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "format/chat.h"
 #include "model/decoder.h"
 #include "pipe/cores.h"
+#include "pipe/crew.h"
 #include "train/loaded.h"
 #include "train/sample.h"
 
@@ -160,6 +161,7 @@ static int generate(struct generation *g, const struct zl_loaded *l, struct zl_g
 {
     const struct zl_generate_options *o = g->o;
     struct zl_decoder d = {0};
+    struct zl_crew *crew = NULL;
     struct zl_ids prompt = {0};
     struct zl_cores cores;
     int rc = encode_prompt(o, l->model.path, l->tokenizer, &prompt, err);
@@ -174,11 +176,16 @@ static int generate(struct generation *g, const struct zl_loaded *l, struct zl_g
         int threads = o->threads ? (int)(o->threads < ZL_CORES_MAX ? o->threads : ZL_CORES_MAX) : cores.n;
         rc = zl_decoder_open(&d, &l->model, zl_loaded_adapter(l), (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK, threads,
                              err);
+        if (!rc)
+            rc = zl_crew_open(&crew, threads, err);
+    }
+    if (!rc) {
+        zl_crew_join(crew, &d.block.team);
+        rc = answer(g, &d, l->tokenizer, &prompt, out, err);
     }
     if (!rc)
-        rc = answer(g, &d, l->tokenizer, &prompt, out, err);
-    if (!rc)
         rc = zl_hooks_check(o->hooks, err);
+    zl_crew_close(crew);
     zl_decoder_close(&d);
     zl_ids_free(&prompt);
     return rc;

@@ -32,3 +32,10 @@ tests_unit_test_trace_SOURCES = tests/unit/test-trace.c tests/unit/test.h
 tests_unit_test_trace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_trace_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_trace_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-crew
+TESTS += tests/unit/test-crew
+tests_unit_test_crew_SOURCES = tests/unit/test-crew.c tests/unit/test.h
+tests_unit_test_crew_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_crew_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_crew_LDADD = libzl_pipe.la $(L_BASE) $(CMOCKA_LIBS)

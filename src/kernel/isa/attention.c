@@ -36,7 +36,7 @@ void ZL_ISA(zl_attn_forward)(const struct zl_attn *a, const struct zl_attn_seq *
     const int64_t d = a->head_dim, dp = zl_attn_padded(d), kv = head / (a->heads / a->kv_heads);
     const int64_t n = seq->q_len - q0 < BLOCK ? seq->q_len - q0 : BLOCK;
     if (n == 1) {
-        ZL_ISA(zl_attn_one)(a, seq, head, q0, scratch, out, ldo, lse);
+        ZL_ISA(zl_attn_one)(a, seq, head, q0, out, ldo, lse);
         return;
     }
     const int64_t lanes = (n + VL - 1) / VL * VL, row = seq->q_begin + q0;

@@ -6,7 +6,7 @@
 
 #include "kernel/isa/softmax.h"
 
-enum { BLOCK = ZL_ATTN_BLOCK, TOGETHER = 4 /* vectors of values that are summed in registers */ };
+enum { BLOCK = ZL_ATTN_BLOCK, WIDEST = 256, TOGETHER = 4 /* vectors of values that are summed in registers */ };
 
 /* s[0..n) = q . k_j, n <= BLOCK; -infinity for what fills the last vector. */
 static void scores(int64_t n, int64_t d, const float *q, const float *k, int64_t ldk, float *s)
@@ -43,15 +43,14 @@ V_INLINE void values(const int V, int64_t n, int64_t left, const float *s, const
 }
 
 void ZL_ISA(zl_attn_one)(const struct zl_attn *a, const struct zl_attn_seq *seq, int head, int64_t q0,
-                         float *scratch, float *out, int64_t ldo, float *lse)
+                         float *out, int64_t ldo, float *lse)
 {
-    const int64_t d = a->head_dim, dp = zl_attn_padded(d), kv = head / (a->heads / a->kv_heads);
+    const int64_t d = a->head_dim, kv = head / (a->heads / a->kv_heads);
     const int64_t row = seq->q_begin + q0, n = q0 + seq->kv_len - seq->q_len + 1;
     const float *k = a->k + seq->kv_begin * a->ldk + kv * d, *v = a->v + seq->kv_begin * a->ldv + kv * d;
-    float *q = scratch, *o = q + dp, *s = o + dp, max = -__builtin_inff();
+    float q[WIDEST] = {0}, o[WIDEST] = {0}, s[BLOCK], max = -__builtin_inff();
     vf sum = {0}; /* lanes of one sum */
 
-    memset(q, 0, (size_t)(2 * dp) * sizeof *q);
     for (int64_t i = 0; i < d; i++)
         q[i] = a->q[row * a->ldq + head * d + i] * a->scale;
     for (int64_t j0 = 0; j0 < n; j0 += BLOCK, k += BLOCK * a->ldk, v += BLOCK * a->ldv) {
