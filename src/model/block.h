@@ -64,6 +64,7 @@ struct zl_block {
     struct zl_arena state, activations;
     uint64_t slot_bytes, fixed_mark; /* of the arena: what a slot may take; where the slots begin, behind scratch and working memory */
     uint32_t slot;                   /* the selected one */
+    uint64_t kept_bytes;             /* activations of the micro-batch that was forwarded last, kept until its backward is done */
     enum zl_recompute mode;          /* of its micro-batch */
     uint64_t loss_end_ns;            /* zl_clock_ns when the last loss was known and its backward through the layers began */
 };

@@ -164,6 +164,7 @@ void zl_block_arrange(struct zl_block *b, int64_t tokens)
     b->modes[b->slot] = b->mode;
     zl_arena_release(&b->activations, b->fixed_mark + b->slot * b->slot_bytes);
     take_layers(b, &b->activations, tokens, b->mode);
+    b->kept_bytes = zl_arena_mark(&b->activations) - b->fixed_mark - b->slot * b->slot_bytes;
     if (n_slots(b) == 1)
         take_work(b, &b->activations, tokens);
 }

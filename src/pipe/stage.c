@@ -248,6 +248,29 @@ static struct zl_report report_of(const struct zl_stage *s, const struct zl_pack
         .kind = p->kind, .stage = s->index, .last_of_step = p->last_of_step, .step = p->step, .micro = p->micro};
 }
 
+/* For the picture: the ring before the stage, and what the micro-batches that wait for their backward keep here; `replayed` is what the
+ * one takes whose forward is made again. */
+static void trace_counters(struct zl_stage *s, uint64_t replayed)
+{
+    if (!s->trace)
+        return;
+    const uint64_t now = zl_clock_ns();
+    const struct zl_ring_stats in = zl_ring_stats(s->in);
+    uint64_t bytes = replayed;
+    for (uint32_t i = 0; i < s->state.n; i++)
+        bytes += s->pending[place_at(s, i)].kept_bytes;
+    zl_trace_counter(s->trace, ZL_TRACE_RING_FILL, now, s->index, in.published - in.released);
+    zl_trace_counter(s->trace, ZL_TRACE_ACTIVATION_BYTES, now, s->index, bytes);
+}
+
+/* What stays of a micro-batch after its forward: its activations, where they are not made again, and its input, where that was copied. */
+static uint64_t kept_bytes(const struct zl_stage *s, const struct zl_packet *p)
+{
+    const bool replayed = s->schedule->weights == ZL_WEIGHTS_REPLAYED && s->stash;
+    const uint64_t input = s->stash ? p->n_tokens * s->block.model->config.d * sizeof(float) : 0;
+    return input + (replayed ? 0 : s->block.kept_bytes);
+}
+
 static void forward(struct zl_stage *s)
 {
     const uint64_t start = zl_clock_ns();
@@ -273,8 +296,9 @@ static void forward(struct zl_stage *s)
         out->version = version;
         publish(s->out, s->behind);
     }
-    s->pending[place] = (struct zl_pending){version, zl_clock_ns() - start};
+    s->pending[place] = (struct zl_pending){version, zl_clock_ns() - start, kept_bytes(s, in)};
     s->state.n++;
+    trace_counters(s, 0);
     s->ended = s->schedule->flush && in->last_of_step && (s->block.spec.train || s->last);
 }
 
@@ -290,6 +314,7 @@ static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t plac
         zl_block_forward(&s->block, slot, &tok, input_of(s, p));
         const uint64_t end = zl_clock_ns();
         zl_trace_span(s->trace, ZL_TRACE_REPLAY, start, end, s->index, p->micro, p->step);
+        trace_counters(s, s->block.kept_bytes);
         start = end;
     } else if (s->stash && !s->in_layout.hidden) {
         input_of(s, p); /* other tokens were embedded meanwhile */
@@ -334,6 +359,7 @@ static void backward(struct zl_stage *s)
     }
     s->state.first = place_at(s, 1);
     s->state.n--;
+    trace_counters(s, 0);
     r.busy_ns = s->pending[place].forward_ns + zl_clock_ns() - start;
     if (kept.last_of_step)
         end_step(s, &kept, &r);

@@ -69,6 +69,7 @@ struct zl_stage_part {
 struct zl_pending {
     uint64_t version; /* of the weights of its forward */
     uint64_t forward_ns;
+    uint64_t kept_bytes; /* of activations and input */
 };
 
 struct zl_stage {

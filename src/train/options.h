@@ -73,6 +73,7 @@ struct zl_train_options {
     uint64_t threads; /* 0: all usable cores */
     enum zl_compute compute; /* format of the products with frozen weights; refused where the CPU lacks it */
     bool quiet;
+    const char *trace; /* file for a Chrome trace of the run; NULL: none */
 
     const char *configuration; /* these options as a YAML text for the run's folder, or NULL */
     const struct zl_hooks *hooks; /* NULL: none */

@@ -18,6 +18,7 @@
 #include "train/readouts.h"
 #include "train/setup.h"
 #include "train/sweep.h"
+#include "train/trace.h"
 
 #define FEW_STEPS 10     /* after fewer an adapter has hardly begun to learn, and the user is told */
 #define WAIT_NS 20000000 /* how long the driver waits for a slot or a report before it looks around */
@@ -30,6 +31,7 @@ struct driver {
     struct zl_ledger ledger;
     struct zl_run run;
     struct zl_journal journal;
+    struct zl_tracing tracing;
 };
 
 /* Warm-up from lr/W to lr over W steps, then linear or cosine to 0 behind the last step, or constant. step counts from 1. */
@@ -173,11 +175,37 @@ static int check_place(struct driver *d)
     return rc;
 }
 
+static int begin_trace(struct driver *d)
+{
+    const struct zl_data_order *o = &d->s->order;
+    const uint64_t evaluations = 2 + (d->o->eval_every ? o->n_steps / d->o->eval_every : 0);
+    const uint64_t micro = o->n_micro + evaluations * d->s->eval_order.n_micro;
+    d->s->pipeline.trace = zl_tracing_begin(&d->tracing, micro, d->s->partition.n, d->s->places.n_workers, d->journal.err);
+    return d->o->trace && !d->s->pipeline.trace ? ZL_EMEMORY : 0;
+}
+
+/* What the run was matters more than its picture: a trace that cannot be written is an error of its own behind everything else. */
+static int end_trace(struct driver *d)
+{
+    struct zl_error err = {0};
+    if (!d->s->pipeline.trace)
+        return 0;
+    int rc = zl_tracing_end(&d->tracing, zl_setup_describe(d->s, d->o), &err);
+    if (rc && d->journal.err && !d->journal.err->code)
+        *d->journal.err = err;
+    else if (rc)
+        zl_warn("%s", err.text);
+    return rc;
+}
+
 static int run_pipeline(struct driver *d)
 {
     struct zl_setup *s = d->s;
     char note[256] = "";
-    int rc = zl_pipeline_open(&d->pipeline, &s->corpus.model, &s->partition, &s->pipeline, note, d->journal.err);
+    int rc = begin_trace(d);
+    if (rc)
+        return rc;
+    rc = zl_pipeline_open(&d->pipeline, &s->corpus.model, &s->partition, &s->pipeline, note, d->journal.err);
     if (rc)
         return rc;
     if (note[0])
@@ -194,7 +222,8 @@ static int run_pipeline(struct driver *d)
     zl_pipeline_join(&d->pipeline);
     const int end = zl_journal_finish(&d->journal);
     rc = d->journal.steps_done ? write_adapter(d) : 0;
-    return end ? end : rc;
+    const int traced = end_trace(d);
+    return end ? end : rc ? rc : traced;
 }
 
 static int run_sweep(struct driver *d)
@@ -214,6 +243,8 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     if (rc)
         return rc;
     rc = check_place(&d);
+    if (!rc)
+        rc = zl_tracing_open(&d.tracing, o->trace, err);
     if (rc) {
         zl_run_close(&d.run);
         return rc;
@@ -244,6 +275,7 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
         zl_journal_say_result(&d.journal);
     zl_sweep_close(d.sweep);
     zl_pipeline_close(&d.pipeline);
+    zl_tracing_close(&d.tracing);
     zl_ledger_close(&d.ledger);
     zl_setup_free(&setup);
     zl_run_close(&d.run);
