@@ -6,4 +6,5 @@ dist_man_MANS += \
 	man/zerolock-generate.1 \
 	man/zerolock-inspect.1 \
 	man/zerolock-plan.1 \
+	man/zerolock-simulate.1 \
 	man/zerolock-train.1

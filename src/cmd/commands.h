@@ -9,7 +9,7 @@
 #include "train/options.h"
 
 extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command,
-    zl_bench_command;
+    zl_bench_command, zl_simulate_command;
 
 /* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
  * this run. Values that follow from other values (stages from bounds) are filled in. */
@@ -38,5 +38,6 @@ int zl_cmd_eval(int argc, char **argv);
 int zl_cmd_generate(int argc, char **argv);
 int zl_cmd_inspect(int argc, char **argv);
 int zl_cmd_bench(int argc, char **argv);
+int zl_cmd_simulate(int argc, char **argv);
 
 #endif

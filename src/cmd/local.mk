@@ -5,12 +5,14 @@ libzl_cmd_la_SOURCES = \
 	src/cmd/bench_options.c \
 	src/cmd/commands.h \
 	src/cmd/config.c \
+	src/cmd/entry.c src/cmd/entry.h \
 	src/cmd/eval_options.c \
 	src/cmd/generate_options.c \
 	src/cmd/help.c \
 	src/cmd/inspect_options.c \
 	src/cmd/option_value.c \
 	src/cmd/options.c src/cmd/options.h \
+	src/cmd/simulate.h src/cmd/simulate_costs.c src/cmd/simulate_options.c \
 	src/cmd/suggest.c \
 	src/cmd/train_options.c \
 	src/cmd/train_settle.c
@@ -29,5 +31,6 @@ zerolock_SOURCES = \
 	src/cmd/main.c \
 	src/cmd/plan.c \
 	src/cmd/process.c \
+	src/cmd/simulate.c \
 	src/cmd/train.c
 zerolock_LDADD = $(L_CMD)

@@ -1,4 +1,6 @@
 # Schedules on paper and their pictures: above the pipe, whose rules and kinds of spans it uses; no threads, no files.
 noinst_LTLIBRARIES += libzl_sim.la
 libzl_sim_la_SOURCES = \
+	src/sim/picture.h src/sim/picture_svg.c src/sim/picture_text.c \
+	src/sim/scene.c src/sim/scene.h \
 	src/sim/sim.c src/sim/sim.h

@@ -26,9 +26,9 @@ struct sim {
     struct zl_sim_result *out;
     struct stage *stage;
     struct worker *worker;
-    uint64_t total; /* micro-batches */
+    uint64_t *step_end; /* [steps]: micro-batches of the steps up to and with each */
+    uint64_t total, most; /* micro-batches; those of the largest step */
     uint64_t now, live_bytes, capacity;
-    uint64_t first_step_ns;
 };
 
 static bool trains(const struct sim *s, uint32_t k)
@@ -42,8 +42,9 @@ static enum op next(const struct sim *s, uint32_t k)
     const struct stage *g = &s->stage[k];
     if (!trains(s, k))
         return g->forwards < s->total ? FORWARD : NONE;
-    const uint64_t waiting = g->forwards - g->backwards, step_end = (g->updates + 1) * s->r->micro;
-    if (g->updates < s->r->steps && g->backwards >= step_end)
+    const uint64_t waiting = g->forwards - g->backwards;
+    const uint64_t step_end = g->updates < s->r->steps ? s->step_end[g->updates] : NEVER;
+    if (g->backwards >= step_end)
         return UPDATE;
     const bool drain = g->forwards == s->total || (s->r->flush && g->forwards == step_end);
     if (waiting && (waiting > s->r->ahead[k] || drain))
@@ -55,7 +56,7 @@ static enum op next(const struct sim *s, uint32_t k)
  * leaves it there until its backward is done. */
 static bool holds_several(const struct sim *s, uint32_t k)
 {
-    return trains(s, k) && s->r->ahead[k] > 0 && !(s->r->flush && s->r->micro == 1);
+    return trains(s, k) && s->r->ahead[k] > 0 && !(s->r->flush && s->most == 1);
 }
 
 static bool ring_has_space(const struct sim *s, uint32_t k)
@@ -73,7 +74,7 @@ static bool has_input(const struct sim *s, uint32_t k, enum op op)
     if (op == BACKWARD)
         return r->local || k + 1 == r->stages || s->stage[k + 1].backwards > s->stage[k].backwards;
     for (uint32_t j = 0; r->flush && j < r->stages; j++) /* clipping by the norm of all stages' gradients */
-        if (trains(s, j) && s->stage[j].backwards < (s->stage[k].updates + 1) * r->micro)
+        if (trains(s, j) && s->stage[j].backwards < s->step_end[s->stage[k].updates])
             return false;
     return true;
 }
@@ -86,7 +87,7 @@ static bool has_space(const struct sim *s, uint32_t k, enum op op)
 static uint64_t micro_of(const struct sim *s, uint32_t k, enum op op)
 {
     const struct stage *g = &s->stage[k];
-    return op == FORWARD ? g->forwards : op == BACKWARD ? g->backwards : (g->updates + 1) * s->r->micro - 1;
+    return op == FORWARD ? g->forwards : op == BACKWARD ? g->backwards : s->step_end[g->updates] - 1;
 }
 
 /* Does (stage a, op x) come before (stage b, op y) on a worker? */
@@ -102,13 +103,27 @@ static bool before(const struct sim *s, uint32_t a, enum op x, uint32_t b, enum 
     return ma != mb ? ma < mb : a > b;
 }
 
+/* The step of a micro-batch, from 1: the first whose end lies behind it. */
+static uint32_t step_of(const struct sim *s, uint64_t micro)
+{
+    uint64_t low = 0, high = s->r->steps - 1;
+    while (low < high) {
+        const uint64_t middle = (low + high) / 2;
+        if (s->step_end[middle] > micro)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (uint32_t)low + 1;
+}
+
 static void span(struct sim *s, enum zl_trace_kind kind, uint32_t k, uint64_t micro, uint64_t *at, uint64_t cost)
 {
     if (!cost)
         return;
     const uint64_t end = *at + cost;
     s->out->event[s->out->n++] = (struct zl_trace_event){
-        *at, end, (uint32_t)(micro / s->r->micro + 1), (uint32_t)micro, (uint16_t)kind, (uint16_t)k};
+        *at, end, step_of(s, micro), (uint32_t)micro, (uint16_t)kind, (uint16_t)k};
     *at = end;
 }
 
@@ -177,8 +192,8 @@ static void end(struct sim *s, struct worker *w)
     } else if (w->op == BACKWARD) {
         g->backwards++;
         let_go(s, k, c->activation_bytes);
-    } else if (++g->updates == 1 && s->now > s->first_step_ns) {
-        s->first_step_ns = s->now;
+    } else {
+        g->updates++;
     }
     w->op = NONE;
 }
@@ -225,19 +240,34 @@ static int run(struct sim *s, struct zl_error *err)
         if (next(s, k) != NONE)
             return zl_fail(err, ZL_EUSAGE, "with these numbers stage %u waits for ever", k);
     s->out->makespan_ns = s->now;
-    s->out->step_ns = s->r->steps > 1 ? (s->now - s->first_step_ns) / (s->r->steps - 1) : s->now;
     return 0;
+}
+
+static uint64_t micro_of_step(const struct zl_sim_request *r, uint64_t step)
+{
+    return r->step_micro ? r->step_micro[step] : r->micro;
+}
+
+/* Micro-batches of all steps; 0 when a step has none, or there are too many. */
+static uint64_t count_micro(const struct zl_sim_request *r)
+{
+    uint64_t n = 0, operations;
+    for (uint64_t i = 0; i < r->steps; i++)
+        if (!micro_of_step(r, i) || __builtin_add_overflow(n, micro_of_step(r, i), &n) ||
+            __builtin_mul_overflow(n, r->stages, &operations) || operations > ZL_SIM_OPERATIONS)
+            return 0;
+    return n;
 }
 
 static int check(const struct zl_sim_request *r, struct zl_error *err)
 {
-    if (r->stages < 1 || r->stages > ZL_SIM_STAGES || r->workers < 1 || r->workers > r->stages || r->micro < 1 || r->steps < 1 ||
+    if (r->stages < 1 || r->stages > ZL_SIM_STAGES || r->workers < 1 || r->workers > r->stages || r->steps < 1 ||
         r->ring_depth < 1)
-        return zl_fail(err, ZL_EUSAGE, "a pipeline has 1 to %d stages, a worker for them, a micro-batch, a step and a place in its rings",
+        return zl_fail(err, ZL_EUSAGE, "a pipeline has 1 to %d stages, a worker for them, a step and a place in its rings",
                        ZL_SIM_STAGES);
-    uint64_t n;
-    if (__builtin_mul_overflow(r->micro, r->steps, &n) || __builtin_mul_overflow(n, r->stages, &n) || n > ZL_SIM_OPERATIONS)
-        return zl_fail(err, ZL_EUSAGE, "stages times micro-batches times steps is more than %d", ZL_SIM_OPERATIONS);
+    if (!count_micro(r))
+        return zl_fail(err, ZL_EUSAGE, "every step has a micro-batch, and stages times micro-batches times steps is at most %d",
+                       ZL_SIM_OPERATIONS);
     uint32_t trained = 0;
     for (uint32_t k = 0; k < r->stages; k++) {
         const struct zl_sim_cost *c = &r->cost[k];
@@ -257,14 +287,20 @@ int zl_sim_run(const struct zl_sim_request *r, struct zl_sim_result *out, struct
     int rc = check(r, err);
     if (rc)
         return rc;
-    s.total = r->micro * r->steps;
+    s.total = count_micro(r);
     s.capacity = (s.total * 4 + r->steps) * r->stages;
+    s.step_end = calloc(r->steps, sizeof *s.step_end);
+    for (uint64_t i = 0; s.step_end && i < r->steps; i++) {
+        s.step_end[i] = (i ? s.step_end[i - 1] : 0) + micro_of_step(r, i);
+        s.most = micro_of_step(r, i) > s.most ? micro_of_step(r, i) : s.most;
+    }
     out->event = malloc(s.capacity * sizeof *out->event);
     s.stage = calloc(r->stages, sizeof *s.stage);
     s.worker = calloc(r->workers, sizeof *s.worker);
-    rc = out->event && s.stage && s.worker ? run(&s, err) : zl_fail(err, ZL_EMEMORY, "out of memory for the simulation");
+    rc = out->event && s.stage && s.worker && s.step_end ? run(&s, err) : zl_fail(err, ZL_EMEMORY, "out of memory for the simulation");
     free(s.stage);
     free(s.worker);
+    free(s.step_end);
     if (rc)
         zl_sim_free(out);
     return rc;

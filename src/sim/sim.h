@@ -30,6 +30,7 @@ struct zl_sim_cost {
 struct zl_sim_request {
     uint32_t stages, workers;
     uint64_t micro, steps;    /* micro-batches a step; steps */
+    const uint64_t *step_micro; /* [steps], where steps differ; NULL: `micro` each */
     bool local;               /* no gradient comes back over a boundary */
     bool flush;               /* empty at the end of a step; a stage updates when all have their gradients */
     bool replay;              /* the forward is made again before the backward */
@@ -54,7 +55,6 @@ struct zl_sim_worker {
 
 struct zl_sim_result {
     uint64_t makespan_ns;
-    uint64_t step_ns;    /* mean time of a step behind the first; of the only one */
     uint64_t peak_bytes; /* live activations of all stages at one moment */
     struct zl_sim_stage stage[ZL_SIM_STAGES];
     struct zl_sim_worker worker[ZL_SIM_STAGES];

@@ -1,0 +1,121 @@
+/* From numbers to a request: see scene.h. */
+#include "sim/scene.h"
+
+#include <stddef.h>
+
+static uint64_t all_stages(const struct zl_scene *s)
+{
+    return s->schedule->single ? 1 : s->stages * s->interleave;
+}
+
+static int cut(const struct zl_scene *s, struct zl_partition *p, struct zl_error *err)
+{
+    const uint64_t n = all_stages(s);
+    const bool single = s->schedule->single, local = s->schedule->local;
+    if (n > ZL_STAGES_MAX)
+        return zl_fail(err, ZL_EUSAGE, "%llu stages are more than %d", (unsigned long long)n, ZL_STAGES_MAX);
+    if (s->n_bounds && s->n_bounds != n && !single)
+        return zl_fail(err, ZL_EUSAGE, "--bounds names %u first layers, but there are %llu stages", s->n_bounds, (unsigned long long)n);
+    const struct zl_partition_request r = {
+        .layers = (uint32_t)s->layers,
+        .stages = (uint32_t)n,
+        .readout = local ? s->readout : ZL_READOUT_LENS,
+        .look_ahead = (uint32_t)(s->look_ahead > s->layers ? s->layers : s->look_ahead),
+        .bounds = single || !s->n_bounds ? NULL : s->bounds,
+        .tail = local ? 0 : s->readout_ns / (s->layer_ns * (1 + s->backward)),
+        .freeze = local ? s->freeze : NULL,
+        .n_freeze = local ? s->n_freeze : 0,
+    };
+    return zl_partition_make(&r, p, err);
+}
+
+static uint32_t cores_of(const struct zl_scene *s)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < s->n_groups; g++)
+        n += s->group[g].cores;
+    return s->n_groups ? n : s->cores;
+}
+
+/* One team over several groups shares out its work evenly and waits for the slowest. */
+static struct zl_sim_group everybody(const struct zl_scene *s)
+{
+    struct zl_sim_group all = {cores_of(s), s->n_groups ? s->group[0].speed : 1};
+    for (uint32_t g = 1; g < s->n_groups; g++)
+        if (s->group[g].speed < all.speed)
+            all.speed = s->group[g].speed;
+    return all;
+}
+
+static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_error *err)
+{
+    struct zl_places places;
+    const uint32_t n = plan->partition.n;
+    const bool together = s->sweep || s->schedule->single || s->placement == ZL_PLACEMENT_STACKED;
+    const uint32_t teams = s->n_groups ? s->n_groups : s->cores;
+    if (s->n_groups > s->stages && !together)
+        return zl_fail(err, ZL_EUSAGE, "%u core groups are more than the %llu stages; a group without a stage would do nothing",
+                       s->n_groups, (unsigned long long)s->stages);
+    zl_places_choose(&places, together ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD, n, together ? n : (uint32_t)s->stages, teams);
+    plan->request.workers = places.n_workers;
+    for (uint32_t w = 0; w < places.n_workers; w++) {
+        const uint32_t even = s->cores / places.n_workers, rest = s->cores % places.n_workers;
+        plan->group[w] = together      ? everybody(s)
+                         : s->n_groups ? s->group[w]
+                                       : (struct zl_sim_group){even + (w < rest), 1};
+    }
+    for (uint32_t k = 0; k < n; k++)
+        plan->request.worker[k] = places.worker_of[k];
+    return 0;
+}
+
+static uint64_t on(const struct zl_scene *s, const struct zl_sim_group *g, double ns)
+{
+    const double t = ns / g->speed * (s->serial + (1 - s->serial) / g->cores);
+    return t < 1 ? (t > 0) : t > 1e18 ? (uint64_t)1e18 : (uint64_t)(t + 0.5);
+}
+
+static struct zl_sim_cost cost_of(const struct zl_scene *s, const struct zl_sim_plan *plan, uint32_t k)
+{
+    const struct zl_cut *c = &plan->partition.cut[k];
+    const struct zl_sim_group *g = &plan->group[plan->request.worker[k]];
+    const bool last = k + 1 == plan->partition.n;
+    const double own = c->n_own, ahead = c->n_shadow;
+    const double loss = last || (s->schedule->local && !c->frozen) ? ahead * s->layer_ns + s->readout_ns : 0;
+    const double held = c->frozen ? 1 : own + ahead;
+    return (struct zl_sim_cost){
+        .forward_ns = on(s, g, s->forward_ns ? s->forward_ns[k] : own * s->layer_ns),
+        .loss_ns = on(s, g, s->loss_ns ? s->loss_ns[k] : loss),
+        .backward_ns = on(s, g, s->backward_ns ? s->backward_ns[k] : (own + ahead) * s->layer_ns * s->backward),
+        .update_ns = on(s, g, (own + ahead) * s->update_ns),
+        .activation_bytes = (uint64_t)held * s->layer_bytes + s->input_bytes,
+        .input_bytes = s->input_bytes,
+    };
+}
+
+int zl_scene_plan(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_error *err)
+{
+    struct zl_sim_request *r = &plan->request;
+    *r = (struct zl_sim_request){.micro = s->micro,
+                                 .steps = s->steps,
+                                 .local = s->schedule->local,
+                                 .flush = s->schedule->flush,
+                                 .replay = s->schedule->weights == ZL_WEIGHTS_REPLAYED,
+                                 .ring_depth = s->ring_depth,
+                                 .window = s->sweep ? s->window : 0};
+    int rc = cut(s, &plan->partition, err);
+    if (!rc)
+        rc = place(s, plan, err);
+    if (rc)
+        return rc;
+    r->stages = plan->partition.n;
+    if (s->sweep && r->ring_depth < s->window)
+        r->ring_depth = s->window; /* on the disk there is room for a window */
+    for (uint32_t k = 0; k < r->stages; k++) {
+        const uint32_t ahead = s->schedule->ahead(k, r->stages);
+        r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
+        r->frozen[k] = plan->partition.cut[k].frozen;
+        r->cost[k] = cost_of(s, plan, k);
+    }
+    return 0;
+}

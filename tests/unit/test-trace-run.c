@@ -1,0 +1,207 @@
+/*
+ * Simulation and reality: tiny runs of every schedule are traced, and each stage did what the simulation of the same cut, steps and
+ * placement says it does, in that order. Time plays no part: the order of a stage's operations follows from the schedule alone.
+ */
+#include "tests/unit/test.h"
+
+#include "sim/sim.h"
+#include "tests/unit/tiny-run.h"
+#include "train/trace_costs.h"
+
+static struct tiny tiny;
+
+static int make(void **state)
+{
+    (void)state;
+    tiny_make(&tiny, 6, 24);
+    return 0;
+}
+
+static int remove_tiny(void **state)
+{
+    (void)state;
+    tiny_remove(&tiny);
+    return 0;
+}
+
+static bool is_work(unsigned kind)
+{
+    return kind <= ZL_TRACE_REPLAY;
+}
+
+/* What the trace says about the run, as a request. Costs need not be right for an order. */
+static struct zl_sim_request request_of(const struct zl_traced *t, const struct zl_train_options *o, uint64_t *step_micro)
+{
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    static struct zl_sim_request r;
+    r = (struct zl_sim_request){.stages = t->stages,
+                                .workers = t->workers,
+                                .steps = o->steps,
+                                .step_micro = step_micro,
+                                .local = schedule->local,
+                                .flush = schedule->flush,
+                                .replay = schedule->weights == ZL_WEIGHTS_REPLAYED,
+                                .ring_depth = o->ring_depth};
+    for (uint64_t i = 0; i < t->n; i++) {
+        const struct zl_trace_event *e = &t->event[i];
+        if (e->kind == ZL_TRACE_FORWARD && e->stage == 0)
+            step_micro[e->step - 1]++;
+        if (e->stage < t->stages)
+            r.worker[e->stage] = t->worker[i];
+    }
+    for (uint32_t k = 0; k < r.stages; k++) {
+        const uint32_t ahead = schedule->ahead(k, r.stages);
+        r.ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
+        r.frozen[k] = o->freeze.n && o->freeze.v[0] == k;
+        r.cost[k] = (struct zl_sim_cost){.forward_ns = 1000 + k, .loss_ns = schedule->local || k + 1 == r.stages ? 500 : 0,
+                                         .backward_ns = 1100, .update_ns = 10};
+        if (r.frozen[k])
+            r.cost[k].loss_ns = 0;
+    }
+    return r;
+}
+
+/* The operations of one stage, in order; the next one from *at on, NULL at the end. */
+static const struct zl_trace_event *next(const struct zl_trace_event *e, uint64_t n, uint32_t stage, uint64_t *at)
+{
+    while (*at < n) {
+        const struct zl_trace_event *x = &e[(*at)++];
+        if (x->stage == stage && is_work(x->kind))
+            return x;
+    }
+    return NULL;
+}
+
+static uint64_t compare(const struct zl_traced *t, const struct zl_sim_result *s)
+{
+    uint64_t n = 0;
+    for (uint32_t k = 0; k < t->stages; k++) {
+        uint64_t a = 0, b = 0;
+        for (;; n++) {
+            const struct zl_trace_event *real = next(t->event, t->n, k, &a), *paper = next(s->event, s->n, k, &b);
+            if (!real && !paper)
+                break;
+            if (!real || !paper || real->kind != paper->kind || real->micro != paper->micro || real->step != paper->step)
+                fail_msg("stage %u: %s of micro-batch %d in step %d, on paper %s of %d in %d", k,
+                         real ? zl_trace_names[real->kind] : "nothing", real ? (int)real->micro : -1, real ? (int)real->step : -1, paper ? zl_trace_names[paper->kind] : "nothing",
+                         paper ? (int)paper->micro : -1, paper ? (int)paper->step : -1);
+        }
+    }
+    return n;
+}
+
+/* Spans of a worker follow one another, and what counts as held goes back to nothing. */
+static void check_spans(const struct zl_traced *t)
+{
+    uint64_t end[ZL_STAGES_MAX] = {0}, held[ZL_STAGES_MAX] = {0}, peak[ZL_STAGES_MAX] = {0};
+    for (uint64_t i = 0; i < t->n; i++) {
+        const struct zl_trace_event *e = &t->event[i];
+        if (e->kind < ZL_TRACE_SPANS) {
+            assert_true(e->begin_ns >= end[t->worker[i]] && e->end_ns >= e->begin_ns);
+            end[t->worker[i]] = e->end_ns;
+        } else if (e->kind == ZL_TRACE_ACTIVATION_BYTES) {
+            held[e->stage] = e->end_ns;
+            peak[e->stage] = e->end_ns > peak[e->stage] ? e->end_ns : peak[e->stage];
+        }
+    }
+    for (uint32_t k = 0; k < t->stages; k++) {
+        assert_int_equal(held[k], 0);
+        assert_true(peak[k] > 0);
+    }
+}
+
+static void run_one(struct zl_train_options o)
+{
+    static uint64_t step_micro[64];
+    const char *path = tiny_path(&tiny, "trace.json");
+    struct zl_traced t;
+    struct zl_trace_costs costs;
+    struct zl_sim_result s;
+    struct zl_error err = {0};
+    memset(step_micro, 0, sizeof step_micro);
+    o.trace = path;
+    o.output = tiny_path(&tiny, "run");
+    o.force = true;
+    if (zl_train_run(&o, &err) || zl_trace_read(path, &t, &err) || zl_trace_costs(&t, path, &costs, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(t.dropped, 0);
+    struct zl_sim_request r = request_of(&t, &o, step_micro);
+    if (zl_sim_run(&r, &s, &err))
+        fail_msg("%s", err.text);
+    const uint64_t n = compare(&t, &s);
+    check_spans(&t);
+    const double idle = zl_trace_idle(&costs), after = zl_trace_idle_after_fill(&costs);
+    assert_true(idle >= 0 && idle < 1 && after >= 0 && after <= idle + 1e-9);
+    print_message("  %-9s %u stages on %u workers, ring %d: %d operations as on paper\n", zl_schedule_names[o.schedule], t.stages,
+                  t.workers, (int)o.ring_depth, (int)n);
+    assert_true(n > 2 * t.stages);
+    zl_sim_free(&s);
+    zl_traced_free(&t);
+}
+
+static struct zl_train_options options(enum zl_schedule_kind schedule)
+{
+    struct zl_train_options o = tiny_run_options(&tiny, NULL);
+    o.schedule = schedule;
+    o.stages = schedule == ZL_SCHEDULE_BP ? 1 : 3;
+    o.steps = 4;
+    o.batch_tokens = 400;
+    o.micro_batch_tokens = 100;
+    o.max_length = 64;
+    o.eval_every = 2;
+    return o;
+}
+
+static void every_schedule_does_what_the_simulation_says(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ZL_SCHEDULES; k++)
+        run_one(options((enum zl_schedule_kind)k));
+}
+
+static void placement_and_ring_depth_change_no_stages_order(void **state)
+{
+    (void)state;
+    for (int k = ZL_SCHEDULE_ZEROLOCK; k < ZL_SCHEDULES; k++)
+        for (int i = 0; i < 3; i++) {
+            struct zl_train_options o = options((enum zl_schedule_kind)k);
+            o.placement = i == 0 ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD;
+            o.ring_depth = i == 2 ? 1 : 3;
+            o.stages = i == 1 ? 5 : 2;
+            o.threads = 1 + (uint64_t)(i == 1);
+            run_one(o);
+        }
+}
+
+static void interleaved_stages_do_what_the_simulation_says(void **state)
+{
+    (void)state;
+    struct zl_train_options o = options(ZL_SCHEDULE_1F1B);
+    o.stages = 2;
+    o.interleave = 3;
+    run_one(o);
+}
+
+static void one_micro_batch_a_step_and_a_frozen_stage(void **state)
+{
+    (void)state;
+    static uint64_t first[1] = {0};
+    for (int k = ZL_SCHEDULE_ZEROLOCK; k < ZL_SCHEDULES; k++) {
+        struct zl_train_options o = options((enum zl_schedule_kind)k);
+        o.batch_tokens = o.micro_batch_tokens;
+        if (zl_schedules[k].local)
+            o.freeze = (struct zl_numbers){first, 1};
+        run_one(o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_schedule_does_what_the_simulation_says),
+        cmocka_unit_test(placement_and_ring_depth_change_no_stages_order),
+        cmocka_unit_test(interleaved_stages_do_what_the_simulation_says),
+        cmocka_unit_test(one_micro_batch_a_step_and_a_frozen_stage),
+    };
+    return cmocka_run_group_tests(tests, make, remove_tiny);
+}
