@@ -76,13 +76,13 @@ static const struct zl_option options[] = {
      .max = 1024,
      .help = "Micro-batches that a stage may put before the next one."},
     {.name = "window",
-     .arg = "NUMBER",
+     .arg = "STEPS",
      .kind = ZL_OPTION_COUNT,
      FIELD(window),
+     .fallback = "16",
      .min = 1,
-     .max = 1000000,
-     .shown = "all micro-batches",
-     .help = "With sweep: micro-batches on which a block is trained before the next one is loaded."},
+     .max = 100000,
+     .help = "With sweep: steps that a stage takes before the next one is loaded."},
     {.name = "placement",
      .kind = ZL_OPTION_CHOICE,
      FIELD(placement),
@@ -265,16 +265,15 @@ const struct zl_command zl_simulate_command = {
 static int take_schedule(struct zl_scene *s, const struct zl_entry *e, struct zl_error *err)
 {
     char known[128] = "";
-    s->sweep = strcmp(e->schedule, "sweep") == 0;
     for (int i = 0; zl_schedule_names[i]; i++) {
-        if (strcmp(zl_schedule_names[i], s->sweep ? "zerolock" : e->schedule) == 0) {
+        if (strcmp(zl_schedule_names[i], e->schedule) == 0) {
             s->schedule = &zl_schedules[i];
             return 0;
         }
         size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, "%s, ", zl_schedule_names[i]);
+        snprintf(known + n, sizeof known - n, "%s%s", !i ? "" : zl_schedule_names[i + 1] ? ", " : " and ", zl_schedule_names[i]);
     }
-    return zl_fail(err, ZL_EUSAGE, "--schedules: there is no schedule '%s'; there are %ssweep", e->schedule, known);
+    return zl_fail(err, ZL_EUSAGE, "--schedules: there is no schedule '%s'; there are %s", e->schedule, known);
 }
 
 /* Milliseconds a stage as nanoseconds; NULL for none. */
@@ -340,7 +339,7 @@ static int fill(struct zl_simulation *x, struct zl_memory *m, struct zl_error *e
     s->micro = o->micro;
     s->steps = o->steps;
     s->ring_depth = o->ring_depth;
-    s->window = o->window ? o->window : o->micro * o->steps;
+    s->window = o->window < o->steps ? o->window : o->steps;
     s->placement = o->placement;
     s->layers = o->layers;
     s->layer_ns = o->layer_ms * 1e6;

@@ -3,6 +3,11 @@
 
 #include <stddef.h>
 
+static bool is_sweep(const struct zl_scene *s)
+{
+    return s->schedule == &zl_schedules[ZL_SCHEDULE_SWEEP];
+}
+
 static uint64_t all_stages(const struct zl_scene *s)
 {
     return s->schedule->single ? 1 : s->stages * s->interleave;
@@ -51,7 +56,7 @@ static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_e
 {
     struct zl_places places;
     const uint32_t n = plan->partition.n;
-    const bool together = s->sweep || s->schedule->single || s->placement == ZL_PLACEMENT_STACKED;
+    const bool together = is_sweep(s) || s->schedule->single || s->placement == ZL_PLACEMENT_STACKED;
     const uint32_t teams = s->n_groups ? s->n_groups : s->cores;
     if (s->n_groups > s->stages && !together)
         return zl_fail(err, ZL_EUSAGE, "%u core groups are more than the %llu stages; a group without a stage would do nothing",
@@ -102,15 +107,15 @@ int zl_scene_plan(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_
                                  .flush = s->schedule->flush,
                                  .replay = s->schedule->weights == ZL_WEIGHTS_REPLAYED,
                                  .ring_depth = s->ring_depth,
-                                 .window = s->sweep ? s->window : 0};
+                                 .window = is_sweep(s) ? s->window : 0};
     int rc = cut(s, &plan->partition, err);
     if (!rc)
         rc = place(s, plan, err);
     if (rc)
         return rc;
     r->stages = plan->partition.n;
-    if (s->sweep && r->ring_depth < s->window)
-        r->ring_depth = s->window; /* on the disk there is room for a window */
+    if (is_sweep(s) && r->ring_depth < s->window * s->micro)
+        r->ring_depth = s->window * s->micro; /* on the disk there is room for a window */
     for (uint32_t k = 0; k < r->stages; k++) {
         const uint32_t ahead = s->schedule->ahead(k, r->stages);
         r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;

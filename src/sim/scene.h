@@ -19,8 +19,7 @@ struct zl_sim_group {
 
 struct zl_scene {
     const struct zl_schedule *schedule;
-    bool sweep; /* block by block over `window` micro-batches, by all cores; schedule is that of block-local training */
-    uint64_t window;
+    uint64_t window; /* of steps, of a sweep */
     uint64_t stages, interleave; /* interleave: parts of the model a stage, >= 1 */
     uint64_t micro, steps, ring_depth;
     enum zl_placement placement;

@@ -90,19 +90,6 @@ static uint64_t micro_of(const struct sim *s, uint32_t k, enum op op)
     return op == FORWARD ? g->forwards : op == BACKWARD ? g->backwards : s->step_end[g->updates] - 1;
 }
 
-/* Does (stage a, op x) come before (stage b, op y) on a worker? */
-static bool before(const struct sim *s, uint32_t a, enum op x, uint32_t b, enum op y)
-{
-    const uint64_t ma = micro_of(s, a, x), mb = micro_of(s, b, y), w = s->r->window;
-    if (w && ma / w != mb / w)
-        return ma / w < mb / w;
-    if (w)
-        return a < b;
-    if ((x == FORWARD) != (y == FORWARD))
-        return y == FORWARD;
-    return ma != mb ? ma < mb : a > b;
-}
-
 /* The step of a micro-batch, from 1: the first whose end lies behind it. */
 static uint32_t step_of(const struct sim *s, uint64_t micro)
 {
@@ -115,6 +102,20 @@ static uint32_t step_of(const struct sim *s, uint64_t micro)
             low = middle + 1;
     }
     return (uint32_t)low + 1;
+}
+
+/* Does (stage a, op x) come before (stage b, op y) on a worker? */
+static bool before(const struct sim *s, uint32_t a, enum op x, uint32_t b, enum op y)
+{
+    const uint64_t ma = micro_of(s, a, x), mb = micro_of(s, b, y), w = s->r->window;
+    const uint64_t wa = w ? (step_of(s, ma) - 1) / w : 0, wb = w ? (step_of(s, mb) - 1) / w : 0;
+    if (wa != wb)
+        return wa < wb;
+    if (w)
+        return a < b;
+    if ((x == FORWARD) != (y == FORWARD))
+        return y == FORWARD;
+    return ma != mb ? ma < mb : a > b;
 }
 
 static void span(struct sim *s, enum zl_trace_kind kind, uint32_t k, uint64_t micro, uint64_t *at, uint64_t cost)

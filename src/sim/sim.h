@@ -39,7 +39,7 @@ struct zl_sim_request {
     uint32_t worker[ZL_SIM_STAGES]; /* who runs the stage, below `workers` */
     struct zl_sim_cost cost[ZL_SIM_STAGES];
     uint64_t ring_depth;      /* micro-batches that a stage may have put before the next one */
-    uint64_t window;          /* block by block over so many micro-batches (sweep); 0: no */
+    uint64_t window;          /* block by block over so many steps (sweep); 0: no */
 };
 
 struct zl_sim_stage {

@@ -276,6 +276,21 @@ static void fill(struct zl_sweep *w, const struct turn *t, uint64_t i, uint64_t 
     *step += w->packet->last_of_step;
 }
 
+/* The loss and the backward of the packet's micro-batch between `start` and `end`, and what it kept meanwhile. */
+static void trace_training(struct zl_sweep *w, uint32_t k, uint64_t forwarded, uint64_t start, uint64_t end)
+{
+    const struct zl_block *b = &w->block[k];
+    const struct zl_packet *p = w->packet;
+    zl_trace_counter(w->trace, ZL_TRACE_ACTIVATION_BYTES, forwarded, k, b->kept_bytes);
+    if (b->loss_end_ns > start) {
+        zl_trace_span(w->trace, ZL_TRACE_LOCAL_LOSS, start, b->loss_end_ns, k, p->micro, p->step);
+        start = b->loss_end_ns;
+    }
+    if (b->spec.train)
+        zl_trace_span(w->trace, ZL_TRACE_BACKWARD, start, end, k, p->micro, p->step);
+    zl_trace_counter(w->trace, ZL_TRACE_ACTIVATION_BYTES, end, k, 0);
+}
+
 /* One micro-batch through one block. */
 static int compute(struct zl_sweep *w, const struct turn *t, uint32_t k, uint64_t i, int64_t *updates, struct zl_error *err)
 {
@@ -285,19 +300,31 @@ static int compute(struct zl_sweep *w, const struct turn *t, uint32_t k, uint64_
     const struct zl_tokens tok = {.t = p->n_tokens, .positions = zl_packet_at(p, w->layout.positions), .n_seqs = (int)p->n_seqs,
                                   .seqs = zl_packet_at(p, w->layout.seqs)};
     struct zl_loss loss = {0};
+    const uint64_t asked = zl_clock_ns();
     const float *x = input(w, t, k, i, err);
     if (!x)
         return ZL_ESYSTEM;
     const uint64_t start = zl_clock_ns();
     const float *y = zl_block_forward(b, 0, &tok, x);
+    const uint64_t forwarded = zl_clock_ns();
     int rc = last ? 0 : hand_on(w, i, y, err);
+    const uint64_t handed = zl_clock_ns();
     if (!rc && b->spec.has_loss && (t->train || last))
         zl_block_loss(b, 0, &tok, zl_packet_at(p, w->layout.labels), p->weight, t->train, &loss);
+    const uint64_t end = zl_clock_ns();
+    if (k)
+        zl_trace_span(w->trace, ZL_TRACE_SPILL_READ, asked, start, k, p->micro, p->step);
+    zl_trace_span(w->trace, t->train ? ZL_TRACE_FORWARD : ZL_TRACE_EVALUATE, start, forwarded, k, p->micro, p->step);
+    if (!last)
+        zl_trace_span(w->trace, ZL_TRACE_SPILL_WRITE, forwarded, handed, k, p->micro, p->step);
     if (t->train) {
         struct zl_step_record *r = &w->record[p->step - t->first_step];
+        trace_training(w, k, forwarded, handed, end);
         if (!rc && p->last_of_step)
             update(w, k, updates, r);
         book(r, k, &loss, zl_clock_ns() - start);
+        if (p->last_of_step && b->spec.train)
+            zl_trace_span(w->trace, ZL_TRACE_UPDATE, end, zl_clock_ns(), k, p->micro, p->step);
     } else if (last) {
         t->eval->loss_sum += loss.sum;
         t->eval->n += loss.n;
@@ -316,8 +343,9 @@ static int sweep(struct zl_sweep *w, const struct turn *t, int64_t *updates, str
     if (w->hidden)
         zl_spill_layout(w->hidden, w->bytes, t->n);
     for (uint32_t k = 0; k < n; k++) {
-        uint64_t step = t->first_step;
+        uint64_t step = t->first_step, start = zl_clock_ns();
         int rc = take_block(w, k, err);
+        zl_trace_span(w->trace, ZL_TRACE_SPILL_READ, start, zl_clock_ns(), k, t->first, step);
         for (uint64_t i = 0; !rc && i < t->n; i++) {
             if (zl_journal_stopping(w->j))
                 return ZL_ESTOPPED;
@@ -329,8 +357,10 @@ static int sweep(struct zl_sweep *w, const struct turn *t, int64_t *updates, str
                 zl_journal_progress(w->j, share * (double)t->steps, share * (double)t->tokens);
             }
         }
+        start = zl_clock_ns();
         if (!rc && t->train && w->block[k].spec.train)
             rc = zl_spill_save(w->states, state_record(w, k, true), w->state.base, err);
+        zl_trace_span(w->trace, ZL_TRACE_SPILL_WRITE, start, zl_clock_ns(), k, t->first + t->n - 1, step - t->train);
         drop_weights(w, k);
         if (rc)
             return rc;
@@ -396,6 +426,7 @@ void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j)
     const uint64_t steps = w->s->order.n_steps, every = w->o->eval_every;
     const bool eval = w->s->eval_order.n_micro > 0;
     w->j = j;
+    w->trace = zl_trace_lane(w->s->pipeline.trace, 0);
     if (eval && w->step == 0)
         evaluate(w); /* and when that is booked, the clock begins */
     else

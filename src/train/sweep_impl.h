@@ -24,6 +24,7 @@ struct zl_sweep {
     bool turned;                 /* which of the two copies is the one of the last border */
     uint64_t step;               /* steps behind the last border */
     struct zl_step_record *record; /* [longest window] */
+    struct zl_trace_lane *trace; /* NULL: off */
     float **exported;            /* [n] */
     struct zl_lora *lora;        /* [n] */
 };

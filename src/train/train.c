@@ -228,10 +228,14 @@ static int run_pipeline(struct driver *d)
 
 static int run_sweep(struct driver *d)
 {
+    int rc = begin_trace(d);
+    if (rc)
+        return rc;
     zl_sweep_run(d->sweep, &d->journal);
     const int end = zl_journal_finish(&d->journal);
-    const int rc = d->journal.steps_done ? write_adapter(d) : 0;
-    return end ? end : rc;
+    rc = d->journal.steps_done ? write_adapter(d) : 0;
+    const int traced = end_trace(d);
+    return end ? end : rc ? rc : traced;
 }
 
 int zl_train_run(const struct zl_train_options *o, struct zl_error *err)

@@ -229,7 +229,8 @@ static void the_sweep_goes_block_by_block_over_a_window(void **state)
     struct zl_sim_request r = zerolock((struct shape){3, 4, 4});
     r.workers = 1;
     memset(r.worker, 0, sizeof r.worker);
-    r.window = r.ring_depth = 8;
+    r.window = 2;
+    r.ring_depth = 8;
     struct zl_sim_result o = run(r);
     assert_int_equal(o.makespan_ns, 3 * 16 * (F + L + B));
     uint32_t changes = 0;

@@ -42,6 +42,10 @@ static struct zl_sim_request request_of(const struct zl_traced *t, const struct 
                                 .flush = schedule->flush,
                                 .replay = schedule->weights == ZL_WEIGHTS_REPLAYED,
                                 .ring_depth = o->ring_depth};
+    if (o->schedule == ZL_SCHEDULE_SWEEP) {
+        r.window = o->eval_every < o->window ? o->eval_every : o->window;
+        r.ring_depth = t->n; /* on the disk */
+    }
     for (uint64_t i = 0; i < t->n; i++) {
         const struct zl_trace_event *e = &t->event[i];
         if (e->kind == ZL_TRACE_FORWARD && e->stage == 0)
@@ -149,6 +153,7 @@ static struct zl_train_options options(enum zl_schedule_kind schedule)
     o.micro_batch_tokens = 100;
     o.max_length = 64;
     o.eval_every = 2;
+    o.window = 16;
     return o;
 }
 
