@@ -25,7 +25,7 @@ static uint32_t slot_of(const struct zl_stage *s, uint32_t place)
 
 static struct zl_packet *pending_packet(struct zl_stage *s, uint32_t place)
 {
-    return s->stash ? (struct zl_packet *)(void *)(s->stash + place * s->stash_bytes) : zl_ring_try_peek(s->in, 0);
+    return s->stash ? (struct zl_packet *)(void *)(s->stash + place * s->stash_bytes) : s->front;
 }
 
 static struct zl_tokens tokens_of(const struct zl_stage *s, struct zl_packet *p)
@@ -114,9 +114,26 @@ static bool neighbour_gone(const struct zl_stage *s)
            (s->back_out && zl_ring_is_closed(s->back_out)) || zl_ring_is_aborted(s->reports);
 }
 
-static struct zl_gradient *next_gradient(struct zl_stage *s)
+static bool has_gradient(struct zl_stage *s)
 {
-    return s->state.has_early ? (struct zl_gradient *)(void *)s->early : zl_ring_try_peek(s->back_in, 0);
+    s->gradient = s->state.has_early ? (struct zl_gradient *)(void *)s->early : zl_ring_try_peek(s->back_in, 0);
+    return s->gradient != NULL;
+}
+
+static bool has_room(struct zl_stage *s)
+{
+    return !s->out || (s->room = zl_ring_try_reserve(s->out, 0));
+}
+
+static bool has_back_room(struct zl_stage *s)
+{
+    return !s->back_out || (s->back_room = zl_ring_try_reserve(s->back_out, 0));
+}
+
+static bool has_packet(struct zl_stage *s)
+{
+    s->front = zl_ring_try_peek(s->in, 0);
+    return s->front != NULL;
 }
 
 static enum zl_stage_next await_gradient(const struct zl_stage *s)
@@ -126,11 +143,9 @@ static enum zl_stage_next await_gradient(const struct zl_stage *s)
 
 static enum zl_stage_next next_backward(struct zl_stage *s)
 {
-    if (!has_loss_here(s) && s->back_in && !next_gradient(s))
+    if (!has_loss_here(s) && s->back_in && !has_gradient(s))
         return await_gradient(s);
-    if (s->back_out && !zl_ring_try_reserve(s->back_out, 0))
-        return ZL_STAGE_WAITS_SPACE;
-    return ZL_STAGE_BACKWARD;
+    return has_back_room(s) ? ZL_STAGE_BACKWARD : ZL_STAGE_WAITS_SPACE;
 }
 
 /* The norm of all stages: the squares travel to the first stage, the norm from there to the others. */
@@ -141,16 +156,12 @@ static bool shares_norm(const struct zl_stage *s)
 
 static enum zl_stage_next next_norm(struct zl_stage *s)
 {
-    if (s->has_sum) {
-        if (!zl_ring_try_peek(s->in, 0))
-            return zl_ring_is_done(s->in) ? ZL_STAGE_BROKEN : ZL_STAGE_WAITS_INPUT;
-    } else {
-        if (!s->last && !next_gradient(s))
-            return await_gradient(s);
-        if (s->back_out)
-            return zl_ring_try_reserve(s->back_out, 0) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
-    }
-    return !s->out || zl_ring_try_reserve(s->out, 0) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
+    if (s->has_sum && !has_packet(s))
+        return zl_ring_is_done(s->in) ? ZL_STAGE_BROKEN : ZL_STAGE_WAITS_INPUT;
+    if (!s->has_sum && !s->last && !has_gradient(s))
+        return await_gradient(s);
+    const bool onward = s->has_sum || !s->back_out; /* the norm goes on, or the sum goes back */
+    return (onward ? has_room(s) : has_back_room(s)) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
 }
 
 /* When a marker passes, a pipeline that never runs empty has gradients on their way. The stage behind is one micro-batch further
@@ -170,10 +181,9 @@ enum zl_stage_next zl_stage_next(struct zl_stage *s)
         return next_backward(s);
     if (s->ended)
         return next_norm(s);
-    const struct zl_packet *p = zl_ring_try_peek(s->in, 0);
-    if (!p && !zl_ring_is_done(s->in))
-        return ZL_STAGE_WAITS_INPUT;
-    if (!p) {
+    if (!has_packet(s)) {
+        if (!zl_ring_is_done(s->in))
+            return ZL_STAGE_WAITS_INPUT;
         if (s->out && !s->closed) { /* the stage behind holds micro-batches back as this one does, and gives no gradient before it knows */
             zl_ring_close(s->out);
             zl_bell_ring(s->behind);
@@ -181,11 +191,11 @@ enum zl_stage_next zl_stage_next(struct zl_stage *s)
         s->closed = true;
         return s->state.n ? next_backward(s) : ZL_STAGE_DONE;
     }
-    if (p->kind == ZL_MARK && gradient_on_its_way(s) && !next_gradient(s))
+    if (s->front->kind == ZL_MARK && gradient_on_its_way(s) && !has_gradient(s))
         return await_gradient(s);
-    if (s->out && !zl_ring_try_reserve(s->out, 0))
+    if (!has_room(s))
         return ZL_STAGE_WAITS_SPACE;
-    switch ((enum zl_packet_kind)p->kind) {
+    switch ((enum zl_packet_kind)s->front->kind) {
     case ZL_MARK:
         return ZL_STAGE_MARK;
     case ZL_DRAIN:
@@ -201,7 +211,7 @@ enum zl_stage_next zl_stage_next(struct zl_stage *s)
 
 uint64_t zl_stage_oldest(struct zl_stage *s, enum zl_stage_next what)
 {
-    const struct zl_packet *p = what == ZL_STAGE_BACKWARD ? pending_packet(s, s->state.first) : zl_ring_try_peek(s->in, 0);
+    const struct zl_packet *p = what == ZL_STAGE_BACKWARD ? pending_packet(s, s->state.first) : what == ZL_STAGE_NORM ? NULL : s->front;
     return p ? p->sequence : 0;
 }
 
@@ -274,7 +284,7 @@ static uint64_t kept_bytes(const struct zl_stage *s, const struct zl_packet *p)
 static void forward(struct zl_stage *s)
 {
     const uint64_t start = zl_clock_ns();
-    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    struct zl_packet *in = s->front;
     const uint32_t place = place_at(s, s->state.n);
     const uint64_t version = s->vertical_sync && s->index ? in->version : s->state.version;
     if (s->stash) {
@@ -289,11 +299,8 @@ static void forward(struct zl_stage *s)
     const uint64_t end = zl_clock_ns();
     zl_trace_span(s->trace, ZL_TRACE_FORWARD, start, end, s->index, in->micro, in->step);
     if (s->out) {
-        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
-        if (!out)
-            return; /* the stage behind is gone: the next look finds that */
-        copy_packet(s, in, out, &s->out_layout, y);
-        out->version = version;
+        copy_packet(s, in, s->room, &s->out_layout, y);
+        s->room->version = version;
         publish(s->out, s->behind);
     }
     s->pending[place] = (struct zl_pending){version, zl_clock_ns() - start, kept_bytes(s, in)};
@@ -331,8 +338,7 @@ static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t plac
             start = s->block.loss_end_ns;
         }
     } else if (s->back_in) {
-        struct zl_gradient *g = next_gradient(s);
-        zl_block_backward(&s->block, slot, &tok, (const float *)(const void *)((unsigned char *)g + ZL_GRADIENT_AT));
+        zl_block_backward(&s->block, slot, &tok, (const float *)(const void *)((unsigned char *)s->gradient + ZL_GRADIENT_AT));
         if (s->state.has_early)
             s->state.has_early = 0;
         else
@@ -350,9 +356,7 @@ static void backward(struct zl_stage *s)
     struct zl_report r = report_of(s, p);
     differentiate(s, p, place, &r);
     if (s->back_out) {
-        struct zl_gradient *to = zl_ring_try_reserve(s->back_out, 0);
-        if (!to)
-            return;
+        struct zl_gradient *to = s->back_room;
         *to = (struct zl_gradient){.micro = p->micro, .n_tokens = p->n_tokens};
         memcpy((unsigned char *)to + ZL_GRADIENT_AT, s->block.dx, (size_t)p->n_tokens * s->block.model->config.d * sizeof(float));
         publish(s->back_out, s->before);
@@ -374,21 +378,18 @@ static void norm(struct zl_stage *s)
 {
     double total;
     if (s->has_sum) {
-        const struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+        const struct zl_packet *in = s->front;
         total = in->norm;
         release(s->in, s->before);
     } else {
         double sum = 0;
         if (!s->last) {
-            sum = next_gradient(s)->sum;
+            sum = s->gradient->sum;
             release(s->back_in, s->behind);
         }
         sum = zl_block_sum_squares(&s->block, sum);
         if (s->back_out) {
-            struct zl_gradient *to = zl_ring_try_reserve(s->back_out, 0);
-            if (!to)
-                return;
-            *to = (struct zl_gradient){.micro = s->report.micro, .is_sum = 1, .sum = sum};
+            *s->back_room = (struct zl_gradient){.micro = s->report.micro, .is_sum = 1, .sum = sum};
             publish(s->back_out, s->before);
             s->has_sum = true;
             return;
@@ -396,10 +397,7 @@ static void norm(struct zl_stage *s)
         total = sqrt(sum);
     }
     if (s->out) {
-        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
-        if (!out)
-            return;
-        *out = (struct zl_packet){.kind = ZL_NORM, .step = s->report.step, .norm = total};
+        *s->room = (struct zl_packet){.kind = ZL_NORM, .step = s->report.step, .norm = total};
         publish(s->out, s->behind);
     }
     s->ended = s->has_sum = false;
@@ -411,17 +409,14 @@ static void norm(struct zl_stage *s)
 static void evaluate(struct zl_stage *s)
 {
     const uint64_t start = zl_clock_ns();
-    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    struct zl_packet *in = s->front;
     const uint32_t slot = slot_of(s, place_at(s, s->state.n));
     const struct zl_tokens tok = tokens_of(s, in);
     struct zl_report r = report_of(s, in);
     s->block.in_use = s->block.w;
     const float *y = zl_block_forward(&s->block, slot, &tok, input_of(s, in));
     if (s->out) {
-        struct zl_packet *out = zl_ring_try_reserve(s->out, 0);
-        if (!out)
-            return;
-        copy_packet(s, in, out, &s->out_layout, y);
+        copy_packet(s, in, s->room, &s->out_layout, y);
         publish(s->out, s->behind);
     }
     if (s->last) {
@@ -440,23 +435,21 @@ static void evaluate(struct zl_stage *s)
 /* A packet without a micro-batch, to the stage behind. */
 static void pass_on(struct zl_stage *s)
 {
-    const struct zl_packet *in = zl_ring_try_peek(s->in, 0), kept = *in;
+    if (s->out) {
+        *s->room = *s->front;
+        publish(s->out, s->behind);
+    }
     release(s->in, s->before);
-    struct zl_packet *out = s->out ? zl_ring_try_reserve(s->out, 0) : NULL;
-    if (!out)
-        return;
-    *out = kept;
-    publish(s->out, s->behind);
 }
 
 static void mark(struct zl_stage *s)
 {
     const uint64_t start = zl_clock_ns();
-    struct zl_packet *in = zl_ring_try_peek(s->in, 0);
+    struct zl_packet *in = s->front;
     struct zl_stage_part part[ZL_STAGE_SECTIONS];
     const uint32_t had_early = s->state.has_early;
     if (gradient_on_its_way(s) && !had_early) {
-        memcpy(s->early, next_gradient(s), s->gradient_bytes);
+        memcpy(s->early, s->gradient, s->gradient_bytes);
         s->state.has_early = 1;
     }
     const unsigned n = zl_stage_parts(s, part);

@@ -89,6 +89,9 @@ struct zl_stage {
     struct zl_ring *back_in, *back_out; /* gradients from the stage behind, to the stage before; NULL: none */
     struct zl_ring *reports;       /* of struct zl_report, to the driver */
     struct zl_bell *before, *behind; /* of the neighbours' workers; NULL: no neighbour, or the driver */
+    /* found by the look that said what can run, valid until the operation is done even when a ring is aborted meanwhile */
+    struct zl_packet *front, *room; /* of the rings in and out */
+    struct zl_gradient *gradient, *back_room;
     struct zl_packet_layout in_layout, out_layout;
     uint32_t ahead, in_flight;     /* see pipe/schedule.h */
     struct zl_pending *pending;    /* [in_flight] */

@@ -1,4 +1,4 @@
-MODEL_TESTS = tests/unit/test-config tests/unit/test-model tests/unit/test-lora tests/unit/test-block tests/unit/test-readout
+MODEL_TESTS = tests/unit/test-config tests/unit/test-model tests/unit/test-lora tests/unit/test-block tests/unit/test-pipeline tests/unit/test-readout
 check_PROGRAMS += $(MODEL_TESTS)
 TESTS += $(MODEL_TESTS)
 
@@ -27,3 +27,8 @@ tests_unit_test_readout_SOURCES = tests/unit/test-readout.c $(MODEL_COMMON)
 tests_unit_test_readout_CFLAGS = $(MODEL_CFLAGS)
 tests_unit_test_readout_CPPFLAGS = $(MODEL_CPPFLAGS)
 tests_unit_test_readout_LDADD = $(MODEL_LDADD)
+
+tests_unit_test_pipeline_SOURCES = tests/unit/test-pipeline.c $(MODEL_COMMON)
+tests_unit_test_pipeline_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_pipeline_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_pipeline_LDADD = $(MODEL_LDADD)

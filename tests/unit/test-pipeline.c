@@ -1,0 +1,374 @@
+/*
+ * A pipeline driven by hand on a tiny model: late gradients are those of a plain simulation, every schedule goes on from a marker's snapshot to
+ * the same bits, delays at random change nothing, and a pipeline that is broken off ends.
+ */
+#include "tests/unit/test.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "pipe/pipeline.h"
+#include "tests/variant.h"
+
+enum { LAYERS = 4, VOCAB = 260, ALL = (1 << ZL_LINEARS) - 1, TOKENS = 40, MICRO = 14, MOST_STAGES = 4 };
+
+static struct tiny tiny;
+static struct zl_model model;
+static struct batch batch[MICRO];
+static const struct zl_lora_spec lora = {.rank = 4, .targets = ALL, .alpha = 8};
+static const struct zl_optimizer adamw = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .clip = 1};
+static const uint32_t same_worker[MOST_STAGES] = {0, 0, 0, 0}, own_worker[MOST_STAGES] = {0, 1, 2, 3};
+
+/* What was snapshotted at the marker behind step `generation`. */
+struct snapshots {
+    struct {
+        unsigned char *data;
+        uint64_t bytes;
+    } part[MICRO + 1][MOST_STAGES][ZL_STAGE_SECTIONS];
+};
+
+struct way {
+    enum zl_schedule_kind schedule;
+    uint32_t stages, per_step, ring_depth;
+    bool vertical_sync, stacked;
+    unsigned delays;           /* seed of pauses at random; 0: none */
+    struct snapshots *take;    /* leave the state of every step here */
+    struct snapshots *from;    /* or begin with that behind step `at` */
+    uint32_t at;
+    uint32_t break_at;         /* abort before this operation; 0: never */
+};
+
+struct result {
+    uint64_t n[MOST_STAGES];
+    float *w[MOST_STAGES];
+    uint64_t reports;
+};
+
+static int put(void *context, uint64_t generation, uint32_t stage, uint32_t section, const void *data, uint64_t bytes)
+{
+    struct snapshots *s = context;
+    s->part[generation][stage][section].data = malloc(bytes);
+    memcpy(s->part[generation][stage][section].data, data, bytes);
+    s->part[generation][stage][section].bytes = bytes;
+    return 0;
+}
+
+static void free_snapshots(struct snapshots *s)
+{
+    for (size_t i = 0; i < MICRO + 1; i++)
+        for (size_t k = 0; k < MOST_STAGES; k++)
+            for (size_t j = 0; j < ZL_STAGE_SECTIONS; j++)
+                free(s->part[i][k][j].data);
+    memset(s, 0, sizeof *s);
+}
+
+struct disturbance {
+    struct zl_pipeline *pipeline;
+    unsigned seed;
+    uint32_t break_at;
+    _Atomic uint32_t operations;
+};
+
+static void disturb(void *context, uint32_t stage)
+{
+    struct disturbance *d = context;
+    const uint32_t n = d->operations++;
+    if (d->break_at && n + 1 == d->break_at)
+        zl_pipeline_abort(d->pipeline);
+    if (d->seed) {
+        unsigned x = (d->seed * 2654435761u) ^ (n * 40503u) ^ (stage * 9176u);
+        nanosleep(&(struct timespec){0, (long)(x % 7 ? 0 : x % 3000000)}, NULL);
+    }
+}
+
+static void fill(const struct zl_pipeline *l, struct zl_packet *p, uint32_t i, uint32_t per_step)
+{
+    const struct batch *b = &batch[i];
+    const size_t ints = (size_t)b->tok.t * sizeof(int32_t);
+    *p = (struct zl_packet){.kind = ZL_TRAIN, .n_tokens = (uint32_t)b->tok.t, .n_seqs = (uint32_t)b->tok.n_seqs, .micro = i,
+                            .step = i / per_step + 1, .last_of_step = (i + 1) % per_step == 0, .weight = 0.01f, .lr = adamw.lr};
+    memcpy(zl_packet_at(p, l->feed_layout.ids), b->ids, ints);
+    memcpy(zl_packet_at(p, l->feed_layout.labels), b->labels, ints);
+    memcpy(zl_packet_at(p, l->feed_layout.positions), b->positions, ints);
+    memcpy(zl_packet_at(p, l->feed_layout.seqs), b->seqs, (size_t)b->tok.n_seqs * sizeof *b->seqs);
+}
+
+static struct zl_packet *slot(struct zl_pipeline *l, uint64_t *reports)
+{
+    struct zl_packet *p;
+    struct zl_report r;
+    while (!(p = zl_pipeline_slot(l, 2000000)) && !zl_pipeline_done(l))
+        while (zl_pipeline_report(l, 0, &r))
+            ++*reports;
+    return p;
+}
+
+static void cut(struct zl_partition *p, uint32_t stages)
+{
+    *p = (struct zl_partition){.layers = LAYERS, .n = stages};
+    for (uint32_t k = 0; k < stages; k++) {
+        p->cut[k].first = k * LAYERS / stages;
+        p->cut[k].n_own = (k + 1) * LAYERS / stages - p->cut[k].first;
+    }
+}
+
+static struct result run(const struct way *way)
+{
+    struct zl_pipeline l;
+    struct zl_partition partition;
+    struct zl_error err = {0};
+    struct result result = {0};
+    struct zl_report r;
+    char note[256];
+    const struct zl_core_group groups[MOST_STAGES] = {{.n = 1}, {.n = 1}, {.n = 1}, {.n = 1}};
+    const struct zl_snapshot_sink sink = {way->take ? put : NULL, way->take};
+    struct disturbance d = {&l, way->delays, way->break_at, 0};
+    cut(&partition, way->stages);
+    const struct zl_pipeline_options o = {.lora = &lora, .tokens = TOKENS, .seqs = 2, .longest = TOKENS, .ring_depth = way->ring_depth,
+                                          .optimizer = adamw, .schedule = &zl_schedules[way->schedule],
+                                          .vertical_sync = way->vertical_sync, .micro_per_step = way->per_step,
+                                          .n_workers = way->stacked ? 1 : way->stages,
+                                          .worker_of = way->stacked ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
+                                          .before = way->delays || way->break_at ? disturb : NULL, .before_context = &d};
+    if (zl_pipeline_open(&l, &model, &partition, &o, note, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t k = 0; way->from && k < l.n; k++) {
+        struct zl_stage_part part[ZL_STAGE_SECTIONS];
+        const unsigned n = zl_stage_parts(&l.stage[k], part);
+        for (unsigned i = 0; i < n; i++) {
+            assert_int_equal(part[i].bytes, way->from->part[way->at][k][part[i].section].bytes);
+            memcpy(part[i].data, way->from->part[way->at][k][part[i].section].data, part[i].bytes);
+        }
+    }
+    if (zl_pipeline_start(&l, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = way->from ? way->at * way->per_step : 0; i < MICRO / way->per_step * way->per_step; i++) {
+        struct zl_packet *p = slot(&l, &result.reports);
+        if (!p)
+            break;
+        fill(&l, p, i, way->per_step);
+        const bool end = p->last_of_step;
+        zl_pipeline_send(&l, p);
+        if (end && way->take && (p = slot(&l, &result.reports)))
+            zl_pipeline_mark(&l, p, i / way->per_step + 1, i / way->per_step + 1);
+    }
+    zl_pipeline_finish(&l);
+    while (!zl_pipeline_done(&l))
+        while (zl_pipeline_report(&l, 1000000, &r))
+            result.reports++;
+    zl_pipeline_join(&l);
+    for (uint32_t k = 0; k < l.n; k++) {
+        result.n[k] = l.stage[k].block.n;
+        result.w[k] = malloc(result.n[k] * sizeof(float));
+        memcpy(result.w[k], l.stage[k].block.w, result.n[k] * sizeof(float));
+    }
+    zl_pipeline_close(&l);
+    return result;
+}
+
+static void free_result(struct result *r)
+{
+    for (size_t k = 0; k < MOST_STAGES; k++)
+        free(r->w[k]);
+}
+
+static uint64_t differences(const struct result *a, const struct result *b, double *largest)
+{
+    uint64_t n = 0;
+    *largest = 0;
+    for (size_t k = 0; k < MOST_STAGES; k++) {
+        assert_int_equal(a->n[k], b->n[k]);
+        for (uint64_t i = 0; i < a->n[k]; i++) {
+            n += memcmp(&a->w[k][i], &b->w[k][i], sizeof(float)) != 0;
+            *largest = fmax(*largest, fabs((double)a->w[k][i] - (double)b->w[k][i]));
+        }
+    }
+    return n;
+}
+
+static void assert_same(const char *what, const struct result *a, const struct result *b)
+{
+    double largest;
+    uint64_t n = differences(a, b, &largest);
+    print_message("  %s: %llu weights differ, by at most %.2g (bound 0)\n", what, (unsigned long long)n, largest);
+    assert_int_equal(n, 0);
+}
+
+/* ---- late gradients, simulated one micro-batch after the other ------------------------------------- */
+
+/* Steps that are whole among the micro-batches below `end` (which may be negative). */
+static uint32_t steps_below(int end, uint32_t per_step)
+{
+    return end > 0 ? (uint32_t)end / per_step : 0;
+}
+
+/* A stage of the simulation: its weights after every step so far. */
+struct old {
+    struct zl_block b;
+    float *after[MICRO + 1];
+};
+
+static void remember(struct old *s, uint32_t step)
+{
+    s->after[step] = malloc(s->b.n * sizeof(float));
+    memcpy(s->after[step], s->b.w, s->b.n * sizeof(float));
+}
+
+/* Which of them a micro-batch meets: forward on its way in, and when its backward comes. A stage that has forwarded m has run the
+ * backwards of those below m - ahead, where ahead is the number of stages behind it. */
+static struct result simulate(const struct way *way)
+{
+    struct zl_partition partition;
+    struct old stage[MOST_STAGES];
+    struct zl_error err = {0};
+    struct result result = {0};
+    const uint32_t K = way->stages;
+    cut(&partition, K);
+    for (uint32_t k = 0; k < K; k++) {
+        const struct zl_block_spec spec = {.first = partition.cut[k].first, .n_own = partition.cut[k].n_own, .train = true,
+                                           .has_loss = k + 1 == K, .lora = &lora, .seed = 3, .tokens = TOKENS, .longest = TOKENS,
+                                           .need_dx = k > 0};
+        if (zl_block_open(&stage[k].b, &model, &spec, 1, &err))
+            fail_msg("%s", err.text);
+        remember(&stage[k], 0);
+    }
+    static float x[MOST_STAGES + 1][TOKENS * 32], dy[TOKENS * 32];
+    for (uint32_t m = 0; m < MICRO / way->per_step * way->per_step; m++) {
+        const struct batch *b = &batch[m];
+        const size_t bytes = (size_t)b->tok.t * 32 * sizeof(float);
+        memcpy(x[0], b->x, bytes);
+        for (uint32_t k = 0; k < K; k++) {
+            const int ahead = (int)(K - 1 - (way->vertical_sync ? 0 : k));
+            stage[k].b.in_use = stage[k].after[steps_below((int)m - ahead, way->per_step)];
+            memcpy(x[k + 1], zl_block_forward(&stage[k].b, 0, &b->tok, x[k]), bytes);
+        }
+        for (uint32_t k = K; k-- > 0;) {
+            struct zl_loss loss;
+            if (way->schedule == ZL_SCHEDULE_ASYNC) {
+                stage[k].b.in_use = stage[k].after[steps_below((int)m, way->per_step)];
+                zl_block_forward(&stage[k].b, 0, &b->tok, x[k]);
+            }
+            if (k + 1 == K)
+                zl_block_loss(&stage[k].b, 0, &b->tok, b->labels, 0.01f, true, &loss);
+            else
+                zl_block_backward(&stage[k].b, 0, &b->tok, dy);
+            memcpy(dy, stage[k].b.dx, bytes);
+            if ((m + 1) % way->per_step)
+                continue;
+            zl_block_update(&stage[k].b, &adamw, (m + 1) / way->per_step);
+            remember(&stage[k], (m + 1) / way->per_step);
+        }
+    }
+    for (uint32_t k = 0; k < K; k++) {
+        result.n[k] = stage[k].b.n;
+        result.w[k] = malloc(result.n[k] * sizeof(float));
+        memcpy(result.w[k], stage[k].b.w, result.n[k] * sizeof(float));
+        for (uint32_t i = 0; i <= MICRO / way->per_step; i++)
+            free(stage[k].after[i]);
+        zl_block_close(&stage[k].b);
+    }
+    return result;
+}
+
+static void late_gradients_are_those_of_a_plain_simulation(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++)
+        for (uint32_t stages = 1; stages <= 4; stages++)
+            for (uint32_t per_step = 1; per_step <= 3; per_step++) {
+                char what[96];
+                const struct way way = {.schedule = kind == 2 ? ZL_SCHEDULE_ASYNC : ZL_SCHEDULE_PIPEDREAM, .stages = stages,
+                                        .per_step = per_step, .ring_depth = 2, .vertical_sync = kind == 1};
+                struct result expected = simulate(&way), got = run(&way);
+                snprintf(what, sizeof what, "%s%s, %u stages, %u micro-batches a step", zl_schedule_names[way.schedule],
+                         kind == 1 ? " with vertical sync" : "", stages, per_step);
+                assert_same(what, &got, &expected);
+                free_result(&expected);
+                free_result(&got);
+            }
+}
+
+static const enum zl_schedule_kind kinds[] = {ZL_SCHEDULE_ZEROLOCK, ZL_SCHEDULE_GPIPE, ZL_SCHEDULE_1F1B, ZL_SCHEDULE_PIPEDREAM,
+                                              ZL_SCHEDULE_ASYNC};
+
+static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state)
+{
+    (void)state;
+    static struct snapshots taken;
+    for (size_t i = 0; i < 2 * (sizeof kinds / sizeof kinds[0]); i++) {
+        struct way way = {.schedule = kinds[i / 2], .stages = 2 + i % 2 * 2, .per_step = 2, .ring_depth = 1, .take = &taken,
+                          .vertical_sync = i % 2, .delays = 5};
+        struct result straight = run(&way);
+        way.take = NULL;
+        way.from = &taken;
+        for (way.at = 1; way.at <= MICRO / 2; way.at++) {
+            char what[96];
+            way.stacked = way.at % 2;
+            struct result resumed = run(&way);
+            snprintf(what, sizeof what, "%s, %u stages, from step %u", zl_schedule_names[way.schedule], way.stages, way.at);
+            assert_same(what, &resumed, &straight);
+            free_result(&resumed);
+        }
+        free_result(&straight);
+        free_snapshots(&taken);
+    }
+}
+
+static void delays_at_random_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct way way = {.schedule = kinds[i], .stages = 4, .per_step = 3, .ring_depth = 2};
+        struct result still = run(&way);
+        for (way.delays = 1; way.delays <= 3; way.delays++) {
+            way.ring_depth = way.delays;
+            struct result disturbed = run(&way);
+            assert_same(zl_schedule_names[way.schedule], &disturbed, &still);
+            free_result(&disturbed);
+        }
+        free_result(&still);
+    }
+}
+
+static void a_pipeline_that_is_broken_off_ends(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (uint32_t at = 1; at < 60; at += 7) {
+            const struct way way = {.schedule = kinds[i], .stages = 3, .per_step = 4, .ring_depth = 1, .break_at = at, .stacked = at % 2};
+            struct result r = run(&way);
+            assert_true(r.reports <= 3 * MICRO);
+            free_result(&r);
+        }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    tiny_make(&tiny, LAYERS, 1);
+    variant_open(&tiny, 256, &model);
+    for (uint32_t i = 0; i < MICRO; i++)
+        batch_make(&batch[i], &model, (int64_t[]){TOKENS - 11 - (int64_t)i, i % 3 ? 11 : 1}, 2, VOCAB, 40 + i);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MICRO; i++)
+        batch_free(&batch[i]);
+    zl_model_close(&model);
+    tiny_remove(&tiny);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(late_gradients_are_those_of_a_plain_simulation),
+        cmocka_unit_test(every_schedule_goes_on_from_a_snapshot_to_the_same_bits),
+        cmocka_unit_test(delays_at_random_change_no_bit),
+        cmocka_unit_test(a_pipeline_that_is_broken_off_ends),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
