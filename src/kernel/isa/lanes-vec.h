@@ -109,6 +109,41 @@ static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
 #endif
 #undef QUARTER
 
+/* A whole vector at offset `at` of each row, which may be a cache line: v[c] lane r = its c-th four bytes in row r. Reads each line once,
+ * while columns() would come back to it: rows that lie a power of two apart have pushed each other out of the cache by then. */
+static inline void lines(const uint8_t *const *p, int64_t at, vu v[LANES])
+{
+#if defined __AVX512F__
+    __m512i q[16], t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        q[i] = _mm512_loadu_si512(p[i] + at);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4) { /* inside the quarters, four rows at a time */
+        __m512i a = _mm512_unpacklo_epi32(q[i], q[i + 1]), b = _mm512_unpackhi_epi32(q[i], q[i + 1]);
+        __m512i c = _mm512_unpacklo_epi32(q[i + 2], q[i + 3]), d = _mm512_unpackhi_epi32(q[i + 2], q[i + 3]);
+        t[i] = _mm512_unpacklo_epi64(a, c);
+        t[i + 1] = _mm512_unpackhi_epi64(a, c);
+        t[i + 2] = _mm512_unpacklo_epi64(b, d);
+        t[i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) { /* the quarters */
+        __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x44), b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xee);
+        __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x44), d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xee);
+        v[i] = (vu)_mm512_shuffle_i32x4(a, c, 0x88);
+        v[i + 4] = (vu)_mm512_shuffle_i32x4(a, c, 0xdd);
+        v[i + 8] = (vu)_mm512_shuffle_i32x4(b, d, 0x88);
+        v[i + 12] = (vu)_mm512_shuffle_i32x4(b, d, 0xdd);
+    }
+#elif defined __AVX2__
+    columns(p, at, v);
+    columns(p, at + 16, v + 4);
+#else
+    columns(p, at, v);
+#endif
+}
+
 /* The lower half of each lane, as a binary16. */
 static inline vf halves(vu v)
 {

@@ -151,11 +151,11 @@ static inline __attribute__((always_inline)) void NAME(q6_K)(const uint8_t *cons
 static inline __attribute__((always_inline)) void NAME(f32)(const uint8_t *const *p, int64_t u, SINK)
 {
 #pragma GCC unroll 8
-    for (int k = 0; k < 32; k += 4) {
-        vu v[4];
-        columns(p, (u * 32 + k) * 4, v);
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; c++)
+    for (int k = 0; k < 32; k += LANES) {
+        vu v[LANES];
+        lines(p, (u * 32 + k) * 4, v);
+#pragma GCC unroll 16
+        for (int c = 0; c < LANES; c++)
             PUT(k + c, (vf)v[c]);
     }
 }
@@ -163,11 +163,11 @@ static inline __attribute__((always_inline)) void NAME(f32)(const uint8_t *const
 static inline __attribute__((always_inline)) void NAME(bf16)(const uint8_t *const *p, int64_t u, SINK)
 {
 #pragma GCC unroll 8
-    for (int k = 0; k < 32; k += 8) {
-        vu v[4];
-        columns(p, (u * 32 + k) * 2, v);
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; c++) {
+    for (int k = 0; k < 32; k += 2 * LANES) {
+        vu v[LANES];
+        lines(p, (u * 32 + k) * 2, v);
+#pragma GCC unroll 16
+        for (int c = 0; c < LANES; c++) {
             PUT(k + 2 * c, (vf)(v[c] << 16));
             PUT(k + 2 * c + 1, (vf)(v[c] & 0xffff0000));
         }
@@ -177,11 +177,11 @@ static inline __attribute__((always_inline)) void NAME(bf16)(const uint8_t *cons
 static inline __attribute__((always_inline)) void NAME(f16)(const uint8_t *const *p, int64_t u, SINK)
 {
 #pragma GCC unroll 8
-    for (int k = 0; k < 32; k += 8) {
-        vu v[4];
-        columns(p, (u * 32 + k) * 2, v);
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; c++) {
+    for (int k = 0; k < 32; k += 2 * LANES) {
+        vu v[LANES];
+        lines(p, (u * 32 + k) * 2, v);
+#pragma GCC unroll 16
+        for (int c = 0; c < LANES; c++) {
             PUT(k + 2 * c, halves(v[c]));
             PUT(k + 2 * c + 1, halves(v[c] >> 16));
         }

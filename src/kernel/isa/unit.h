@@ -38,6 +38,19 @@ static inline float half_at(const uint8_t *p)
 #endif
 }
 
+static inline void halves_at(const uint8_t *p, int64_t n, float *restrict x)
+{
+#if defined __AVX512F__
+    for (; n >= 16; n -= 16, p += 32, x += 16)
+        _mm512_storeu_ps(x, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)));
+#elif defined __F16C__
+    for (; n >= 8; n -= 8, p += 16, x += 8)
+        _mm256_storeu_ps(x, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)));
+#endif
+    for (; n > 0; n--, p += 2, x++)
+        *x = half_at(p);
+}
+
 static inline float bf16_at(const uint8_t *p)
 {
     uint32_t u = (uint32_t)u16_at(p) << 16;
@@ -168,8 +181,7 @@ static inline void plain(enum zl_type type, const uint8_t *row, int64_t from, in
         memcpy(x, row + from * 4, (size_t)n * 4);
         break;
     case ZL_F16:
-        for (int64_t i = 0; i < n; i++)
-            x[i] = half_at(row + (from + i) * 2);
+        halves_at(row + from * 2, n, x);
         break;
     default:
         for (int64_t i = 0; i < n; i++)
