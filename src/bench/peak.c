@@ -1,4 +1,4 @@
-/* The peak: how many multiply-adds a second a core does, by instruction set, alone and beside the others; and BLIS's microkernel with its
+/* The peak: how many multiply-adds a second a core does, by instruction set, alone and beside the others; and the microkernel with its
  * panels in the first-level cache, which is what a matrix product can hope for. */
 #include "config.h"
 
@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "bench/measure.h"
+#include "kernel/micro.h"
 #include "kernel/peak.h"
 
 enum { ROUNDS = 100000, K = 256 };
@@ -54,8 +55,9 @@ struct tile {
 static void tiles(void *context)
 {
     const struct tile *t = context;
+    struct zl_ask ask = {0};
     for (int i = 0; i < 64; i++)
-        t->u->run(t->u, K, t->m, t->n, 1, t->c, t->u->pn);
+        t->u->run(t->u, K, t->m, t->n, t->u->pn, 1, 1, t->c, t->u->pn, &ask);
 }
 
 static int microkernel(struct zl_bench *b, double budget, struct zl_bench_peak *p)

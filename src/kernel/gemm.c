@@ -20,15 +20,17 @@
 #include <string.h>
 
 #include "kernel/cut.h"
+#include "kernel/micro.h"
 #include "kernel/pack.h"
 #include "kernel/pairs.h"
 
 enum {
-    MC = 512,               /* rows of C a block */
+    MC = 576,               /* rows of C a block, at most */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
     FEW_WORTH = 1 << 16,    /* products of few rows that are worth a part */
-    SLACK = ZL_UKR_SLACK
+    SLACK = ZL_UKR_SLACK,
+    LINE = ZL_ASK_LINE
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -66,25 +68,22 @@ static void pack_weights(const struct kernels *f, const struct zl_gemm *g, const
     }
 }
 
-/* Ask for part `part` of `parts` of the stored bytes that pack_weights() will read. Weights come from memory, once each time they are
- * used; the tiles computed in between give them time to arrive. */
-static void prefetch_weights(const struct zl_gemm *g, const struct zl_cut_block *b, int64_t n0, int64_t n, int64_t part,
-                             int64_t parts)
+/* What pack_weights() will read for a block and a panel: the rows of its first term, which are nearly all. Weights come from memory, once
+ * each time they are used; the tiles computed before give them time to arrive. */
+static struct zl_ask ask_for(const struct zl_gemm *g, const struct zl_cut_block *b, int64_t n0, int64_t n)
 {
-    for (int i = 0; i < b->n_pieces; i++) {
-        const struct zl_gemm_term *t = &g->term[b->piece[i].term];
-        const int64_t unit = zl_type_info[t->b_type].block, bytes = zl_type_info[t->b_type].block_bytes;
-        const bool nk = t->b_layout == ZL_B_NK;
-        const int64_t first = nk ? n0 : b->piece[i].k0, rows = nk ? n : b->piece[i].kc;
-        const int64_t from = nk ? b->piece[i].k0 : n0, to = from + (nk ? b->piece[i].kc : n);
-        for (int64_t r = first + rows * part / parts; r < first + rows * (part + 1) / parts; r++) {
-            const char *row = (const char *)t->b + (t->b_rows ? t->b_rows[r] : r) * zl_pack_row_bytes(t->b_type, t->ldb);
-            const char *end = row + ceil_div(to, unit) * bytes;
-            for (const char *p = row + from / unit * bytes; p < end; p += 64)
-                __builtin_prefetch(p, 0, 3);
-            __builtin_prefetch(end - 1, 0, 3);
-        }
-    }
+    const struct zl_cut_piece *p = &b->piece[0];
+    const struct zl_gemm_term *t = &g->term[p->term];
+    const int64_t unit = zl_type_info[t->b_type].block, bytes = zl_type_info[t->b_type].block_bytes;
+    const int64_t stride = zl_pack_row_bytes(t->b_type, t->ldb);
+    const bool nk = t->b_layout == ZL_B_NK;
+    const int64_t row = nk ? n0 : p->k0, rows = nk ? n : p->kc, from = nk ? p->k0 : n0, to = from + (nk ? p->kc : n);
+    const char *at = (const char *)t->b + row * stride + from / unit * bytes;
+    /* a row's last line may be one more than these where rows begin anywhere: then the next row brings it, or nobody */
+    struct zl_ask a = {.at = at, .lines = ceil_div((ceil_div(to, unit) - from / unit) * bytes + (stride % LINE ? LINE / 2 : 0), LINE)};
+    a.jump = stride - a.lines * LINE;
+    a.left = t->b_rows ? 0 : rows * a.lines;
+    return a;
 }
 
 /* Where the activations of a block lie, from row m0 on. */
@@ -113,36 +112,13 @@ static void pack_activations(const struct kernels *f, const struct zl_gemm *g, c
     }
 }
 
-static void merge(const float *restrict spare, int n, float alpha, float beta, float *restrict c)
-{
-    if (beta == 0)
-        for (int j = 0; j < n; j++)
-            c[j] = alpha * spare[j];
-    else
-        for (int j = 0; j < n; j++)
-            c[j] += alpha * spare[j];
-}
-
-/* A full tile of C; at the right edge, or scaled, through a spare one. */
-static void tile(const struct zl_ukr *u, int64_t kc, const float *mpanel, const float *npanel, int n, float alpha,
-                 float beta, float *c, int64_t ldc, float *spare)
-{
-    if (n == u->pn && alpha == 1) {
-        u->run(u, kc, mpanel, npanel, beta, c, ldc);
-        return;
-    }
-    u->run(u, kc, mpanel, npanel, 0, spare, u->pn);
-    for (int i = 0; i < u->pm; i++)
-        merge(spare + i * u->pn, n, alpha, beta, c + i * ldc);
-}
-
 static void tile_pairs(const struct zl_pairs *f, const struct zl_cut_block *b, const float *mpanel, const float *npanel, int m,
-                       int n, int pn, float beta, float *c, int64_t ldc)
+                       int n, int pn, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
     struct zl_run runs[ZL_GEMM_TERMS];
     for (int i = 0; i < b->n_pieces; i++)
         runs[i] = (struct zl_run){b->piece[i].pairs, b->piece[i].words};
-    f->tile(m, n, b->n_pieces, runs, mpanel, npanel, pn, b->alpha, beta, c, ldc);
+    f->tile(m, n, b->n_pieces, runs, mpanel, npanel, pn, b->alpha, beta, c, ldc, ask);
 }
 
 /* A call, as each of its threads holds it. */
@@ -160,7 +136,7 @@ struct job {
 
 static uint64_t thread_bytes(void)
 {
-    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * ZL_CUT_MOST + SLACK + ZL_UKR_WIDEST * ZL_UKR_WIDEST;
+    uint64_t floats = (uint64_t)ZL_UKR_WIDEST * ZL_CUT_MOST + SLACK;
     return (floats * sizeof(float) + 127) / 128 * 128;
 }
 
@@ -200,11 +176,12 @@ static const float *ready_panel(const struct zl_gemm *g, const struct zl_cut_blo
 
 /* Rows [m0, m0 + m) by a panel, unpacked. Few rows spare a panel that is ready the copying. */
 static void skinny(const struct job *j, const struct zl_cut_block *b, const float *weights, int64_t pn, int64_t m0, int m,
-                   int64_t n0, int n, float beta)
+                   int64_t n0, int n, float beta, struct zl_ask *ask)
 {
     struct zl_strip s[ZL_GEMM_TERMS];
     strips_of(j->g, b, m0, s);
-    j->f.skinny(m, b->n_pieces, s, weights, pn, n, b->alpha, beta, j->g->c + m0 * j->g->ldc + n0, j->g->ldc);
+    j->f.skinny(m, b->n_pieces, s, weights, pn, n, b->alpha, beta, j->g->c + m0 * j->g->ldc + n0, j->g->ldc,
+                ask);
 }
 
 /* The panel of N at n0 for M panels [from, to): all K blocks of the group. next: the panel that this thread is likely to do then. */
@@ -215,7 +192,6 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
     const bool narrow = n <= j->f.pn / 2; /* half the kernel's width would be wasted */
     const int pn = narrow ? j->f.pn / 2 : j->f.pn;
     float *own = (float *)(j->own + (uint64_t)omp_get_thread_num() * thread_bytes());
-    float *spare = own + (uint64_t)ZL_UKR_WIDEST * ZL_CUT_MOST + SLACK;
     const float *activations = j->shared;
     for (int b = 0; b < j->n_blocks; b++) {
         const struct zl_cut_block *block = &j->block[b];
@@ -227,22 +203,27 @@ static void panel(const struct job *j, int64_t n0, int64_t from, int64_t to, int
             pack_weights(&j->f, g, block, n0, n, pn, own);
             weights = own;
         }
+        struct zl_ask nothing = {0}, ask = nothing;
+        if (b + 1 < j->n_blocks)
+            ask = ask_for(g, block + 1, n0, n);
+        else if (next < g->n)
+            ask = ask_for(g, j->block, next, width(j, next));
+        const int64_t asking = ceil_div(ask.left, block->words / ZL_ASK_STEP + 1); /* tiles, the last: lest it be forgotten again */
         for (int64_t i = from; i < to; i++) {
-            if (b + 1 < j->n_blocks)
-                prefetch_weights(g, block + 1, n0, n, i - from, to - from);
-            else if (next < g->n)
-                prefetch_weights(g, j->block, next, width(j, next), i - from, to - from);
+            struct zl_ask *soon = to - i <= asking + 1 ? &ask : &nothing;
             const int rows = (int)(j->m - i * pm < pm ? j->m - i * pm : pm);
             float *c = g->c + (j->m0 + i * pm) * g->ldc + n0;
             if (opens && g->bias)
                 for (int r = 0; r < rows; r++)
                     memcpy(c + r * g->ldc, g->bias + n0, (size_t)n * sizeof *c);
             if (j->f.pairs)
-                tile_pairs(j->f.pairs, block, activations + i * pm * block->words, weights, rows, n, pn, beta, c, g->ldc);
+                tile_pairs(j->f.pairs, block, activations + i * pm * block->words, weights, rows, n, pn, beta, c, g->ldc,
+                           soon);
             else if (i < j->packed && !narrow)
-                tile(j->f.u, block->words, activations + i * pm * block->words, weights, n, block->alpha, beta, c, g->ldc, spare);
+                j->f.u->run(j->f.u, block->words, activations + i * pm * block->words, weights, n, block->alpha, beta, c, g->ldc,
+                            soon);
             else
-                skinny(j, block, weights, stride, j->m0 + i * pm, rows, n0, n, beta);
+                skinny(j, block, weights, stride, j->m0 + i * pm, rows, n0, n, beta, soon);
         }
         activations += j->packed * pm * block->words;
     }
@@ -264,8 +245,11 @@ static void group(const struct job *j)
     const int threads = omp_get_num_threads(), thread = omp_get_thread_num();
     const int64_t parts = row_parts(threads, n_panels, m_panels);
     float *dst = j->shared;
-    if (thread < n_panels * parts)
-        prefetch_weights(j->g, j->block, thread / parts * pn, width(j, thread / parts * pn), 0, 1);
+    if (thread < n_panels * parts) {
+        struct zl_ask ask = ask_for(j->g, j->block, thread / parts * pn, width(j, thread / parts * pn));
+        while (ask.left > 0)
+            zl_ask_next(&ask);
+    }
     for (int b = 0; b < j->n_blocks && j->packed; b++) {
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < j->packed; i++)
@@ -350,7 +334,9 @@ static void few_columns(void *arg, int64_t part)
             ZL_ISA_PICK(zl_dot)(&w, n0, n, t->k, (int)g->m, t->a, t->lda, t->alpha, g->c + n0, g->ldc);
         } else {
             struct zl_strip s = {t->a, t->lda, 1, t->k};
-            ZL_ISA_PICK(zl_skinny)((int)g->m, 1, &s, (const float *)t->b + n0, t->ldb, (int)n, t->alpha, 1, g->c + n0, g->ldc);
+            struct zl_ask nothing = {0};
+            ZL_ISA_PICK(zl_skinny)((int)g->m, 1, &s, (const float *)t->b + n0, t->ldb, (int)n, t->alpha, 1, g->c + n0, g->ldc,
+                                   &nothing);
         }
     }
 }
@@ -387,7 +373,7 @@ static void walk(struct job j)
 {
     const struct zl_gemm *g = j.g;
     const int pm = j.f.pm;
-    const int64_t mc = MC / pm * pm;
+    const int64_t blocks = ceil_div(g->m, MC), mc = ceil_div(ceil_div(g->m, blocks), pm) * pm; /* nearly equal: each packs all weights */
     for (j.m0 = 0; j.m0 < g->m; j.m0 += mc) {
         struct zl_cursor at = {0, 0};
         struct zl_cut_block next = zl_cut_next(g, j.f.pairs != NULL, &at);

@@ -5,7 +5,7 @@
  *
  * M counts tokens, N the other dimension of the result; both are the row-major C's. A is float32 activations; B is a weight
  * in its stored type or float32. The terms are concatenated along K, so a LoRA update (K = rank) rides in the base
- * product and C is written once. B is dequantized straight into BLIS micropanels; nothing else of it is kept.
+ * product and C is written once. B is dequantized straight into panels of a microkernel; nothing else of it is kept.
  *
  * The result's bits do not depend on team->threads: K is cut at places that depend on the shapes alone, each term by its own k. So a
  * later term of zeros (an adapter that was not trained yet) leaves the bits of the product without it.
@@ -68,24 +68,5 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g);
 /* The same in plain C, in double, for the tests; with the operands of frozen terms rounded as `compute` says. */
 void zl_gemm_ref(const struct zl_gemm *g);
 void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g);
-
-#define ZL_UKR_WIDEST 64 /* no panel is wider */
-#define ZL_UKR_SLACK 64  /* floats behind a panel that a microkernel may read ahead: they exist, their value is nothing */
-
-/* The microkernel in use, for kernels that pack their own panels (attention, head). One file, ukr.c, knows BLIS. */
-struct zl_ukr {
-    const char *name; /* "skx 32x12" */
-    int pn;  /* panel width along C's contiguous dimension (N) */
-    int pm;  /* panel width along C's rows (M) */
-    /* C[pm][pn] (row stride ldc) = beta*C + sum_k mpanel[k][pm] * npanel[k][pn]; beta is 0 or 1; with beta 0 C may be garbage.
-     * Panels are packed k-major, aligned to 64. */
-    void (*run)(const struct zl_ukr *u, int64_t k, const float *mpanel, const float *npanel, float beta, float *c,
-                int64_t ldc);
-    void *fn, *cntx; /* BLIS's */
-    int flip;        /* BLIS's kernel prefers columns: operands are exchanged */
-};
-
-/* Choose the microkernel for this CPU (by CPUID where the BLIS at hand does not know the model). Idempotent and thread-safe. */
-const struct zl_ukr *zl_ukr_get(void);
 
 #endif

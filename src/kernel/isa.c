@@ -1,5 +1,5 @@
 /*
- * Which instruction set the kernels use. Not which BLIS microkernel: that is ukr.c.
+ * Which instruction set the kernels use. Where it has no microkernel of ours, ukr.c takes BLIS's.
  */
 #include "config.h"
 

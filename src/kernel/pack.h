@@ -1,5 +1,5 @@
 /*
- * Packing: operands of a matrix product into the panels of a microkernel (struct zl_ukr in gemm.h), [k][width] floats, weights
+ * Packing: operands of a matrix product into the panels of a microkernel (struct zl_ukr in micro.h), [k][width] floats, weights
  * dequantized on the way. Internal to this layer: gemm.c, and kernels that bring their own loops (head, attention).
  * Each is compiled for every instruction set; the panels hold the same bits on all of them.
  */
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/type.h"
+#include "kernel/ask.h"
 #include "kernel/isa.h"
 
 /* The weight's side of a product: rows of `ld` elements of a stored type, any alignment. */
@@ -46,9 +47,10 @@ struct zl_strip {
 };
 
 /* c[r][0..n) = beta c + alpha times the strips, one after the other, times the panel [k][pn] of their concatenated K; r < m. beta is 0 or 1;
- * with 0, c may be garbage. n <= pn, or pn is the row stride of a matrix and n a multiple of 16. */
+ * with 0, c may be garbage. n <= pn, or pn is the row stride of a matrix and n a multiple of 16. Asks as
+ * far as k goes. */
 typedef void zl_skinny_fn(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn,
-                          int n, float alpha, float beta, float *c, int64_t ldc);
+                          int n, float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask);
 
 /* out[i][j] += alpha * sum over k < kc of a[i][k] * element k of row n0 + j, i < m, j < n: few rows of activations (generation). Weights are
  * read once for every ZL_DOT_ROWS of them and never written anywhere. kc may end inside a unit that exists. */

@@ -31,9 +31,9 @@ struct zl_pairs {
     /* As zl_pack_m, for width ZL_PAIRS_PM. */
     void (*m)(const float *a, int64_t lda, int transposed, int m, int64_t kc, float *dst);
     /* c[r][0..n) = beta c + alpha times the sum of the runs, one after the other; m <= ZL_PAIRS_PM, n <= pn, beta 0 or 1; with 0,
-     * c may be garbage. */
+     * c may be garbage. Asks as far as the words go. */
     void (*tile)(int m, int n, int n_runs, const struct zl_run *runs, const float *mpanel, const float *npanel, int pn,
-                 float alpha, float beta, float *c, int64_t ldc);
+                 float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask);
 };
 
 /* NULL where zl_compute_missing(ZL_COMPUTE_BF16). */

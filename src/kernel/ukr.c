@@ -1,23 +1,17 @@
 /*
- * BLIS's single-precision gemm microkernel behind struct zl_ukr: the one file that knows BLIS. It does not use BLIS's own loops,
- * threads or packing.
+ * Which microkernel multiplies: ours (isa/micro.c) where there is AVX2 or AVX-512, else BLIS's sgemm microkernel behind struct zl_ukr. This
+ * is the one file that knows BLIS, and it does not use BLIS's own loops, threads or packing.
  *
- * BLIS picks its kernels by the CPU's family and model; a CPU younger than the library gets the `generic` C kernel, a sixth of the
- * speed (BLIS 0.9 on AMD family 26: 44 instead of 270 GFLOP/s). So we look at the instruction sets ourselves and, before BLIS
- * wakes up, name the configuration in BLIS_ARCH_TYPE, as its documentation lets a user do: skx with AVX-512 (32x12), haswell with
- * AVX2 (6x16; the zen configurations have the same kernel). A value that the user has set stays. The value is the enum's
- * number, which 0.9 and later all read, and only of a configuration that this BLIS was built with: it aborts on others.
- *
- * Kernels that prefer columns get the operands exchanged, C^T = B^T A^T, so that C's contiguous dimension lies along theirs.
+ * BLIS's kernels want an exact tile, the products as they are, and nothing asked for: what is left they get here, around them. Those that
+ * prefer columns get the operands exchanged, C^T = B^T A^T, so that C's contiguous dimension lies along theirs.
  */
 #include "config.h"
 
-#include "kernel/gemm.h"
+#include "kernel/micro.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #pragma GCC diagnostic push
@@ -37,8 +31,8 @@ typedef void ukr_fn(dim_t m, dim_t n, dim_t k, float *restrict alpha, float *res
 _Static_assert(__builtin_types_compatible_p(sgemm_ukr_ft, ukr_fn *), "BLIS 0.9 or later is needed");
 #endif
 
-static void run(const struct zl_ukr *u, int64_t k, const float *mpanel, const float *npanel, float beta,
-                float *c, int64_t ldc)
+/* A full tile. */
+static void blis(const struct zl_ukr *u, int64_t k, const float *mpanel, const float *npanel, float beta, float *c, int64_t ldc)
 {
     auxinfo_t data;
     memset(&data, 0, sizeof data);
@@ -52,36 +46,37 @@ static void run(const struct zl_ukr *u, int64_t k, const float *mpanel, const fl
         fn(u->pm, u->pn, k, &one, a, b, &beta, c, ldc, 1, &data, u->cntx);
 }
 
-static void name_configuration(void)
+static void merge(const float *restrict spare, int n, float alpha, float beta, float *restrict c)
 {
-    int arch = -1;
-#ifdef ZL_ISA_X86
-    __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#ifdef BLIS_CONFIG_HASWELL
-    if (avx2)
-        arch = BLIS_ARCH_HASWELL;
-#endif
-#ifdef BLIS_CONFIG_SKX
-    if (avx512)
-        arch = BLIS_ARCH_SKX;
-#endif
-    (void)avx512;
-#endif
-    char text[16];
-    snprintf(text, sizeof text, "%d", arch);
-    if (arch >= 0)
-        setenv("BLIS_ARCH_TYPE", text, 0);
+    if (beta == 0)
+        for (int j = 0; j < n; j++)
+            c[j] = alpha * spare[j];
+    else
+        for (int j = 0; j < n; j++)
+            c[j] += alpha * spare[j];
+}
+
+/* At the right edge, or scaled, through a spare tile. */
+static void run(const struct zl_ukr *u, int64_t k, const float *mpanel, const float *npanel, int n, float alpha, float beta,
+                float *c, int64_t ldc, struct zl_ask *ask)
+{
+    for (int64_t i = 0; i < k / ZL_ASK_STEP; i++)
+        zl_ask_next(ask);
+    if (n == u->pn && alpha == 1) {
+        blis(u, k, mpanel, npanel, beta, c, ldc);
+        return;
+    }
+    _Alignas(64) float spare[ZL_UKR_WIDEST * ZL_UKR_WIDEST];
+    blis(u, k, mpanel, npanel, 0, spare, u->pn);
+    for (int i = 0; i < u->pm; i++)
+        merge(spare + i * u->pn, n, alpha, beta, c + i * ldc);
 }
 
 static struct zl_ukr chosen;
 
-static void choose(void)
+static void choose_blis(void)
 {
     static char name[64];
-    name_configuration();
     bli_init();
     /* BLIS 0.9 takes and gives pointers to non-const where 1.0 has const. */
     cntx_t *cntx = (cntx_t *)bli_gks_query_cntx();
@@ -103,6 +98,22 @@ static void choose(void)
     chosen.flip = !by_rows;
     chosen.pn = by_rows ? nr : mr;
     chosen.pm = by_rows ? mr : nr;
+}
+
+static void choose(void)
+{
+    switch (zl_isa_get()) {
+#ifdef ZL_ISA_X86
+    case ZL_ISA_AVX512:
+        chosen = (struct zl_ukr){.name = "avx512 12x32", .pn = 32, .pm = 12, .run = zl_micro_avx512};
+        break;
+    case ZL_ISA_AVX2:
+        chosen = (struct zl_ukr){.name = "avx2 6x16", .pn = 16, .pm = 6, .run = zl_micro_avx2};
+        break;
+#endif
+    default:
+        choose_blis();
+    }
 }
 
 const struct zl_ukr *zl_ukr_get(void)

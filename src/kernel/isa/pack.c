@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "kernel/gemm.h"
+#include "kernel/micro.h"
 #include "kernel/isa/unit.h"
 #include "kernel/pack.h"
 

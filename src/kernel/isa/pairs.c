@@ -109,8 +109,9 @@ static void pairs_m(const float *a, int64_t lda, int transposed, int m, int64_t 
 
 /* R rows of V vectors, constants. */
 V_INLINE void fixed(const int R, const int V, int n, int n_runs, const struct zl_run *runs, const float *m, const float *b,
-                    int pn, float alpha, float beta, float *c, int64_t ldc)
+                    int pn, float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
+    struct zl_ask next = *ask;
     __m512 sum[PM][2];
     V_EACH(r, R)
     {
@@ -123,8 +124,10 @@ V_INLINE void fixed(const int R, const int V, int n, int n_runs, const struct zl
     for (const struct zl_run *run = runs; run < runs + n_runs; run++) {
         const float *end = b + run->words * pn;
         if (run->pairs)
-            for (; b < end; b += pn, m += PM) {
+            for (int64_t at = 0; b < end; b += pn, m += PM, at++) {
                 __m512i w[2];
+                if (at % ZL_ASK_STEP == 0)
+                    zl_ask_next(&next);
                 V_EACH(v, V)
                     w[v] = _mm512_load_si512(b + 16 * v);
                 V_EACH(r, R)
@@ -147,6 +150,7 @@ V_INLINE void fixed(const int R, const int V, int n, int n_runs, const struct zl
                 }
             }
     }
+    *ask = next;
     const __m512 factor = _mm512_set1_ps(alpha);
     V_EACH(v, V)
     {
@@ -164,12 +168,12 @@ V_INLINE void fixed(const int R, const int V, int n, int n_runs, const struct zl
 
 #define HEIGHT(R)                                                                                \
     static void rows_##R(int n, int n_runs, const struct zl_run *runs, const float *m, const float *b, int pn, float alpha, \
-                         float beta, float *c, int64_t ldc)                                      \
+                         float beta, float *c, int64_t ldc, struct zl_ask *ask)                  \
     {                                                                                            \
         if (n > 16)                                                                              \
-            fixed(R, 2, n, n_runs, runs, m, b, pn, alpha, beta, c, ldc);                         \
+            fixed(R, 2, n, n_runs, runs, m, b, pn, alpha, beta, c, ldc, ask);                    \
         else                                                                                     \
-            fixed(R, 1, n, n_runs, runs, m, b, pn, alpha, beta, c, ldc);                         \
+            fixed(R, 1, n, n_runs, runs, m, b, pn, alpha, beta, c, ldc, ask);                    \
     }
 HEIGHT(1)
 HEIGHT(2)
@@ -186,12 +190,12 @@ HEIGHT(12)
 #undef HEIGHT
 
 static void tile(int m, int n, int n_runs, const struct zl_run *runs, const float *mpanel, const float *npanel, int pn,
-                 float alpha, float beta, float *c, int64_t ldc)
+                 float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
     static void (*const rows[PM])(int, int, const struct zl_run *, const float *, const float *, int, float, float, float *,
-                                  int64_t) = {rows_1, rows_2, rows_3, rows_4,  rows_5,  rows_6,
+                                  int64_t, struct zl_ask *) = {rows_1, rows_2, rows_3, rows_4,  rows_5,  rows_6,
                                               rows_7, rows_8, rows_9, rows_10, rows_11, rows_12};
-    rows[m - 1](n, n_runs, runs, mpanel, npanel, pn, alpha, beta, c, ldc);
+    rows[m - 1](n, n_runs, runs, mpanel, npanel, pn, alpha, beta, c, ldc, ask);
 }
 
 const struct zl_pairs zl_pairs_avx512bf16 = {pairs_nk, pairs_kn, pairs_m, tile};

@@ -1,8 +1,8 @@
 /*
  * A few rows of activations times a panel of weights: the rows that don't fill a microkernel's tile, and all of them when a model
- * generates. Activations are read where they lie; nothing of them is packed. Not a second microkernel: full tiles are BLIS's.
+ * generates. Activations are read where they lie; nothing of them is packed. Full tiles are the microkernel's.
  *
- * Each element is one chain of fused multiply-adds in the order of k, the same as in BLIS's kernels, so a row has the same bits
+ * Each element is one chain of fused multiply-adds in the order of k, the same as in the microkernel, so a row has the same bits
  * here and there. See kernel/pack.h for the contract.
  */
 #include "config.h"
@@ -77,9 +77,10 @@ static inline void finish(vec v, int n, float alpha, float beta, float *c)
 static inline __attribute__((always_inline)) void block(const int R, const int V, int n_strips,
                                                         const struct zl_strip *strips, int64_t m0,
                                                         const float *panel, int64_t pn, int n, float alpha, float beta,
-                                                        float *c, int64_t ldc)
+                                                        float *c, int64_t ldc, struct zl_ask *ask)
 {
     vec sum[12][2];
+    struct zl_ask next = *ask;
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++)
             sum[r][v] = SPLAT(0);
@@ -88,6 +89,8 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
         const int64_t row = s->row, column = s->column;
         for (int64_t k = 0; k < s->kc; k++, panel += pn, a += column) {
             vec b[2];
+            if (k % ZL_ASK_STEP == 0)
+                zl_ask_next(&next);
             for (int v = 0; v < V; v++)
                 b[v] = LOAD(panel + v * LANES);
 #pragma GCC unroll 12
@@ -98,6 +101,7 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
             }
         }
     }
+    *ask = next;
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++)
             finish(sum[r][v], n - v * LANES, alpha, beta, c + (m0 + r) * ldc + v * LANES);
@@ -121,13 +125,13 @@ static void column(int m, int n_strips, const struct zl_strip *strips, const flo
 /* As many rows at a time as the registers hold: R rows of V vectors. */
 #define CASE(R, V)                                                                               \
     if (left >= R) {                                                                             \
-        block(R, V, n_strips, strips, r, panel, pn, n, alpha, beta, c, ldc);                            \
+        block(R, V, n_strips, strips, r, panel, pn, n, alpha, beta, c, ldc, ask);                       \
         r += R;                                                                                  \
         continue;                                                                                \
     }
 
 static void two_vectors(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                        float alpha, float beta, float *c, int64_t ldc)
+                        float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
     for (int64_t r = 0; r < m;) {
         int left = m - (int)r;
@@ -149,7 +153,7 @@ static void two_vectors(int m, int n_strips, const struct zl_strip *strips, cons
 }
 
 static void one_vector(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                       float alpha, float beta, float *c, int64_t ldc)
+                       float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
     for (int64_t r = 0; r < m;) {
         int left = m - (int)r;
@@ -164,13 +168,13 @@ static void one_vector(int m, int n_strips, const struct zl_strip *strips, const
 #undef CASE
 
 void ZL_ISA(zl_skinny)(int m, int n_strips, const struct zl_strip *strips, const float *panel, int64_t pn, int n,
-                       float alpha, float beta, float *c, int64_t ldc)
+                       float alpha, float beta, float *c, int64_t ldc, struct zl_ask *ask)
 {
     int j = 0;
     for (; j + 2 * LANES <= pn && n - j > LANES; j += 2 * LANES)
-        two_vectors(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc);
+        two_vectors(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc, ask);
     for (; j + LANES <= pn && j < n; j += LANES)
-        one_vector(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc);
+        one_vector(m, n_strips, strips, panel + j, pn, n - j, alpha, beta, c + j, ldc, ask);
     for (; j < n; j++)
         column(m, n_strips, strips, panel + j, pn, alpha, beta, c + j, ldc);
 }

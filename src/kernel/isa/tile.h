@@ -7,7 +7,7 @@
  * number at a time, so it may stand by rows or by columns.
  * That is why a tile of transposed weights, softmax(K Q^T), serves as it stands both as B of one
  * product and as A of the next, with nothing packed in between, and why the same dequantized rows
- * of a vocabulary give logits and gradients. BLIS's kernels want both operands packed.
+ * of a vocabulary give logits and gradients. A microkernel wants both operands packed.
  *
  * An element is one chain of multiply-adds over k, whatever tile it falls into: bits do not depend
  * on how rows and lanes are cut.
