@@ -366,7 +366,7 @@ static int copy_in(struct zl_checkpoints *c, struct zl_pending *p, uint32_t part
 /* Mutex held. A stage fills its parts one after the other: with little memory two that were begun could wait for each other. */
 static bool acceptable(struct zl_checkpoints *c, struct zl_pending *p, uint32_t part, uint64_t bytes)
 {
-    const struct zl_part *q = &c->layout.part[part].part;
+    const struct zl_checkpoint_part *q = &c->layout.part[part].part;
     uint32_t *open = &p->stage_part[c->stage_of[part]];
     char why[200];
     if (bytes > q->bytes - p->filling[part].arrived)

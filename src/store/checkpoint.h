@@ -25,7 +25,7 @@ struct zl_checkpoints; /* the writer of one run */
 struct zl_disk_ops;    /* store/disk.h */
 
 struct zl_checkpoints_options {
-    const struct zl_part *parts; /* of every generation; (stage, section) unique, bytes > 0; copied */
+    const struct zl_checkpoint_part *parts; /* of every generation; (stage, section) unique, bytes > 0; copied */
     uint32_t n_parts;
     struct zl_run_id run; /* retention touches only generations that carry it: see zl_run_id_make */
     uint32_t keep;        /* verified generations that stay, >= 1 */

@@ -44,7 +44,7 @@ static bool zeros(const unsigned char *p, size_t n)
 
 static int compare_parts(const void *a, const void *b)
 {
-    const struct zl_part *x = &((const struct zl_layout_part *)a)->part, *y = &((const struct zl_layout_part *)b)->part;
+    const struct zl_checkpoint_part *x = &((const struct zl_layout_part *)a)->part, *y = &((const struct zl_layout_part *)b)->part;
     if (x->stage != y->stage)
         return x->stage < y->stage ? -1 : 1;
     return x->section < y->section ? -1 : x->section > y->section;
@@ -85,7 +85,7 @@ bool zl_layout_text(struct zl_layout *l, uint64_t text_bytes)
     return text_bytes <= ZL_FORMAT_TEXT_MOST && l->index_bytes <= ZL_FORMAT_INDEX_MOST && l->file_bytes <= ZL_FORMAT_FILE_MOST;
 }
 
-int zl_layout_make(struct zl_layout *l, const struct zl_part *parts, uint32_t n, uint32_t block_bytes, struct zl_error *err)
+int zl_layout_make(struct zl_layout *l, const struct zl_checkpoint_part *parts, uint32_t n, uint32_t block_bytes, struct zl_error *err)
 {
     *l = (struct zl_layout){.n_parts = n, .block_bytes = block_bytes};
     if (n == 0 || n > ZL_FORMAT_PARTS_MOST)
@@ -206,7 +206,7 @@ static int read_parts(const unsigned char *head, uint64_t file_bytes, const char
     for (uint32_t i = 0; i < l->n_parts; i++) {
         const unsigned char *p = head + ZL_FORMAT_HEAD_FIXED + (size_t)i * ZL_FORMAT_HEAD_PART;
         struct zl_layout_part *part = &l->part[i];
-        part->part = (struct zl_part){.stage = get_u32(p), .section = get_u32(p + 4), .bytes = get_u64(p + 8)};
+        part->part = (struct zl_checkpoint_part){.stage = get_u32(p), .section = get_u32(p + 4), .bytes = get_u64(p + 8)};
         if (part->part.bytes == 0 || part->part.bytes > file_bytes)
             return zl_fail(err, ZL_EINPUT, "%s has a part of %llu bytes in a file of %llu", what, (unsigned long long)part->part.bytes,
                            (unsigned long long)file_bytes);

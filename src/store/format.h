@@ -54,7 +54,7 @@
 #define ZL_FORMAT_FOOT_USED 64u
 
 struct zl_layout_part {
-    struct zl_part part;
+    struct zl_checkpoint_part part;
     uint64_t offset, first_block;
 };
 
@@ -88,7 +88,7 @@ static inline uint32_t zl_format_block_bytes(uint64_t bytes, uint64_t block, uin
 }
 
 /* ZL_EUSAGE: no layout can be made of these parts (none, too many, empty, twice the same, too large). Frees with zl_layout_free. */
-int zl_layout_make(struct zl_layout *l, const struct zl_part *parts, uint32_t n, uint32_t block_bytes, struct zl_error *err);
+int zl_layout_make(struct zl_layout *l, const struct zl_checkpoint_part *parts, uint32_t n, uint32_t block_bytes, struct zl_error *err);
 void zl_layout_free(struct zl_layout *l);
 /* False: the file would be too large. */
 bool zl_layout_text(struct zl_layout *l, uint64_t text_bytes);

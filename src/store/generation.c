@@ -207,9 +207,9 @@ void zl_generation_close(struct zl_generation *g)
 }
 
 /* "section 3 of stage 1" */
-static const char *part_name(const struct zl_part *p, char name[64])
+static const char *part_name(const struct zl_checkpoint_part *p, char name[64])
 {
-    if (p->stage == ZL_PART_DRIVER)
+    if (p->stage == ZL_CHECKPOINT_DRIVER)
         snprintf(name, 64, "section %u of the driver", p->section);
     else
         snprintf(name, 64, "section %u of stage %u", p->section, p->stage);
@@ -230,7 +230,7 @@ int zl_generation_verify(struct zl_generation *g, struct zl_error *err)
     return rc;
 }
 
-const struct zl_part *zl_generation_part(const struct zl_generation *g, uint32_t stage, uint32_t section)
+const struct zl_checkpoint_part *zl_generation_part(const struct zl_generation *g, uint32_t stage, uint32_t section)
 {
     const uint32_t i = zl_layout_find(&g->file->layout, stage, section);
     return i < g->n_parts ? &g->parts[i] : NULL;
@@ -239,8 +239,8 @@ const struct zl_part *zl_generation_part(const struct zl_generation *g, uint32_t
 int zl_generation_read(struct zl_generation *g, uint32_t stage, uint32_t section, void *data, uint64_t bytes, struct zl_error *err)
 {
     char name[64];
-    const struct zl_part wanted = {.stage = stage, .section = section};
-    const struct zl_part *p = zl_generation_part(g, stage, section);
+    const struct zl_checkpoint_part wanted = {.stage = stage, .section = section};
+    const struct zl_checkpoint_part *p = zl_generation_part(g, stage, section);
     if (!p)
         return zl_fail(err, ZL_EINPUT, "%s has no %s", g->file->what, part_name(&wanted, name));
     if (p->bytes != bytes)

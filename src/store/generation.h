@@ -15,12 +15,12 @@
 
 #include "base/error.h"
 
-/* A piece of one stage's state. What stands in it is the stages' business; stage ZL_PART_DRIVER may be used by the driver. */
-struct zl_part {
+/* A piece of one stage's state. What stands in it is the stages' business; stage ZL_CHECKPOINT_DRIVER may be used by the driver. */
+struct zl_checkpoint_part {
     uint32_t stage, section;
     uint64_t bytes;
 };
-#define ZL_PART_DRIVER UINT32_MAX
+#define ZL_CHECKPOINT_DRIVER UINT32_MAX
 
 /* Tells a run from others that used the same folder. Drawn once, when a run starts afresh; a resumed run carries on with the one that its
  * generation holds. As text: 32 hexadecimal digits. */
@@ -50,7 +50,7 @@ struct zl_generation {
     struct zl_run_id run;
     char program[33];   /* version of zerolock that wrote it */
     uint32_t n_parts;
-    struct zl_part *parts;
+    struct zl_checkpoint_part *parts;
     char *text;         /* the driver's; a NUL behind text_bytes */
     uint64_t text_bytes;
     struct zl_generation_file *file;
@@ -65,7 +65,7 @@ void zl_generation_close(struct zl_generation *g);
 int zl_generation_verify(struct zl_generation *g, struct zl_error *err);
 
 /* The part's place in g->parts, or NULL. */
-const struct zl_part *zl_generation_part(const struct zl_generation *g, uint32_t stage, uint32_t section);
+const struct zl_checkpoint_part *zl_generation_part(const struct zl_generation *g, uint32_t stage, uint32_t section);
 
 /* Read a part whole; `bytes` is what the caller expects and another size is ZL_EINPUT. Every block is checked before the call returns 0. */
 int zl_generation_read(struct zl_generation *g, uint32_t stage, uint32_t section, void *data, uint64_t bytes, struct zl_error *err);

@@ -19,10 +19,10 @@
 #define SCENE_PARTS 6u
 
 /* Sizes around the borders of pages and blocks; two stages and the driver. */
-static const struct zl_part scene_parts[SCENE_PARTS] = {
+static const struct zl_checkpoint_part scene_parts[SCENE_PARTS] = {
     {.stage = 0, .section = 1, .bytes = 200001}, {.stage = 0, .section = 2, .bytes = 65536},
     {.stage = 1, .section = 1, .bytes = 65537},  {.stage = 1, .section = 2, .bytes = 1},
-    {.stage = 1, .section = 7, .bytes = 4096},   {.stage = ZL_PART_DRIVER, .section = 0, .bytes = 4095},
+    {.stage = 1, .section = 7, .bytes = 4096},   {.stage = ZL_CHECKPOINT_DRIVER, .section = 0, .bytes = 4095},
 };
 
 struct scene {
@@ -77,16 +77,18 @@ static inline const char *scene_path(const struct scene *s, const char *name)
 }
 
 /* Bytes from `from` on of a part's state at a step. */
-static inline void scene_state(unsigned char *to, uint64_t from, uint64_t bytes, uint64_t step, const struct zl_part *p)
+static inline void scene_state(unsigned char *to, uint64_t from, uint64_t bytes, uint64_t step, const struct zl_checkpoint_part *p)
 {
     for (uint64_t i = 0; i < bytes; i++) {
-        const uint64_t x = (step * 0x9e3779b97f4a7c15u) ^ ((uint64_t)p->stage << 32 | p->section) ^ ((from + i) / 8 * 0xbf58476d1ce4e5b9u);
+        const uint64_t whose = (uint64_t)p->stage << 32 | p->section, word = (from + i) / 8;
+        const uint64_t x = (step * 0x9e3779b97f4a7c15u) ^ whose ^ (word * 0xbf58476d1ce4e5b9u);
         to[i] = (unsigned char)((x * 0x94d049bb133111ebu) >> (8 * ((from + i) % 8)));
     }
 }
 
 /* Put a part in pieces of at most `piece` bytes; the first negative code. */
-static inline int scene_put(struct zl_checkpoints *c, uint64_t generation, uint64_t step, const struct zl_part *p, uint64_t piece)
+static inline int scene_put(struct zl_checkpoints *c, uint64_t generation, uint64_t step, const struct zl_checkpoint_part *p,
+                            uint64_t piece)
 {
     unsigned char *buffer = malloc(piece);
     int rc = 0;
@@ -132,7 +134,7 @@ static inline void scene_write_well(struct scene *s, uint64_t step)
 }
 
 /* Every part and the text of an open generation are what was put at its step: the first difference as a sentence, or NULL. */
-static inline const char *scene_compare(struct zl_generation *g, const struct zl_part *parts, uint32_t n)
+static inline const char *scene_compare(struct zl_generation *g, const struct zl_checkpoint_part *parts, uint32_t n)
 {
     static char why[1200];
     struct zl_error err = {0};

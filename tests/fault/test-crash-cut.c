@@ -17,7 +17,7 @@ static const char *root(void)
     return roomy && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : NULL;
 }
 
-static const struct zl_part small_parts[] = {{0, 1, 66000}, {0, 2, 100}, {1, 1, 5000}, {1, 2, 1}};
+static const struct zl_checkpoint_part small_parts[] = {{0, 1, 66000}, {0, 2, 100}, {1, 1, 5000}, {1, 2, 1}};
 
 /* Steps 10, 20, … through a recorded writer; the number of steps that are on the disk for good, by record, is in `safe`. */
 static struct recorder *record(bool plain, uint32_t keep)

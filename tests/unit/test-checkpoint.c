@@ -66,7 +66,7 @@ struct pace {
     pthread_cond_t begun;
     uint64_t generation[GENERATIONS];
     uint32_t n_begun;
-    struct zl_part part[STAGES][2];
+    struct zl_checkpoint_part part[STAGES][2];
     int rc[STAGES];
 };
 
@@ -124,8 +124,8 @@ static void stages_put_at_their_own_pace(void **state)
         struct zl_checkpoint_event e;
         scene_make(&s, NULL);
         for (uint32_t k = 0; k < STAGES; k++) {
-            p.part[k][0] = (struct zl_part){.stage = k, .section = 0, .bytes = 300000 + k};
-            p.part[k][1] = (struct zl_part){.stage = k, .section = 1, .bytes = 70000};
+            p.part[k][0] = (struct zl_checkpoint_part){.stage = k, .section = 0, .bytes = 300000 + k};
+            p.part[k][1] = (struct zl_checkpoint_part){.stage = k, .section = 1, .bytes = 70000};
         }
         s.o.parts = p.part[0];
         s.o.n_parts = 2 * STAGES;
@@ -242,10 +242,10 @@ static void misuse_costs_one_generation(void **state)
 static void nonsense_is_refused_at_the_opening(void **state)
 {
     (void)state;
-    static const struct zl_part twice[] = {{1, 2, 3}, {0, 1, 5}, {1, 2, 3}}, empty[] = {{1, 2, 0}}, vast[] = {{1, 2, UINT64_MAX - 1}},
-                                large[] = {{0, 0, UINT64_C(1) << 48}, {1, 1, 1}};
+    static const struct zl_checkpoint_part twice[] = {{1, 2, 3}, {0, 1, 5}, {1, 2, 3}}, empty[] = {{1, 2, 0}},
+                                           vast[] = {{1, 2, UINT64_MAX - 1}}, large[] = {{0, 0, UINT64_C(1) << 48}, {1, 1, 1}};
     static const struct {
-        const struct zl_part *parts;
+        const struct zl_checkpoint_part *parts;
         uint32_t n;
         const char *why;
     } cases[] = {{twice, 3, "named twice"}, {empty, 1, "empty"}, {vast, 1, "too large"}, {large, 2, "too large"}, {NULL, 0, "0 parts"}};
