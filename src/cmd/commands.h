@@ -9,7 +9,7 @@
 #include "train/options.h"
 
 extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command,
-    zl_bench_command, zl_simulate_command;
+    zl_bench_command, zl_simulate_command, zl_compare_command;
 
 /* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
  * this run. Values that follow from other values (stages from bounds) are filled in. */
@@ -27,6 +27,19 @@ struct zl_inspect_options {
 };
 int zl_inspect_options_settle(const struct zl_inspect_options *o, struct zl_error *err);
 
+struct zl_compare_options {
+    const char *model;
+    struct zl_strings data;
+    struct zl_strings schedules;
+    const char *output;
+    bool force, json, quiet;
+    struct zl_strings passed; /* options of train, as "--name=value" */
+    struct zl_given given;
+};
+
+/* The arguments of train for each entry of --schedules, ended by NULL: what all share, then the entry's own. [schedules.n] */
+int zl_compare_options_settle(const struct zl_compare_options *o, const char *const **argv, struct zl_memory *m, struct zl_error *err);
+
 /* What a command that computes does to its process first (process.c): take the signals that stop it, catch reads beyond a model file
  * that was cut short, note which OMP_ or BLIS_ settings of the environment do not count here. Returns the hooks for its work. */
 const struct zl_hooks *zl_process_prepare(bool quiet);
@@ -39,5 +52,6 @@ int zl_cmd_generate(int argc, char **argv);
 int zl_cmd_inspect(int argc, char **argv);
 int zl_cmd_bench(int argc, char **argv);
 int zl_cmd_simulate(int argc, char **argv);
+int zl_cmd_compare(int argc, char **argv);
 
 #endif

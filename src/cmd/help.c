@@ -109,6 +109,8 @@ void zl_command_help(const struct zl_command *c, int columns, FILE *f)
             fprintf(f, "\n%s:\n", o->group);
         put_option(o, columns, f);
     }
+    if (c->passes)
+        fprintf(f, "\nEvery other option of 'zerolock %s' can be given too and is handed on.\n", c->passes->name);
 }
 
 void zl_command_table(const struct zl_command *c, FILE *f)
@@ -118,11 +120,14 @@ void zl_command_table(const struct zl_command *c, FILE *f)
         [ZL_OPTION_SHARE] = "share",   [ZL_OPTION_SIZE] = "size",     [ZL_OPTION_STRING] = "string",
         [ZL_OPTION_CHOICE] = "choice", [ZL_OPTION_LIST] = "list",     [ZL_OPTION_COMMAS] = "commas",
         [ZL_OPTION_NUMBERS] = "numbers"};
-    for (size_t i = 0; i < c->n_options + zl_n_common_options; i++) {
-        const struct zl_option *o = i < c->n_options ? &c->options[i] : &zl_common_options[i - c->n_options];
+    const struct zl_option *o;
+    for (size_t i = 0; (o = zl_option_at(c, i)); i++) {
+        if (zl_option_find(c, o->name, strlen(o->name)) != o)
+            continue; /* passed on, but the command has one of its own of that name */
         char value[128];
+        const char letter = o->letter && zl_option_letter(c, o->letter) == o ? o->letter : '-';
         value_name(o, value, sizeof value);
-        fprintf(f, "%s\t%c\t%s\t%s\t%s\n", o->name, o->letter ? o->letter : '-', value[0] ? value : "-", kinds[o->kind],
+        fprintf(f, "%s\t%c\t%s\t%s\t%s\n", o->name, letter, value[0] ? value : "-", kinds[o->kind],
                 o->fallback ? o->fallback : "-");
     }
 }

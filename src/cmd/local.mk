@@ -4,6 +4,7 @@ libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS)
 libzl_cmd_la_SOURCES = \
 	src/cmd/bench_options.c \
 	src/cmd/commands.h \
+	src/cmd/compare_options.c \
 	src/cmd/config.c \
 	src/cmd/entry.c src/cmd/entry.h \
 	src/cmd/eval_options.c \
@@ -22,6 +23,7 @@ bin_PROGRAMS += zerolock
 zerolock_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
 zerolock_SOURCES = \
 	src/cmd/bench.c \
+	src/cmd/compare.c \
 	src/cmd/eval.c \
 	src/cmd/generate.c \
 	src/cmd/inspect.c src/cmd/inspect.h \

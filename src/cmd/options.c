@@ -43,23 +43,32 @@ void zl_memory_free(struct zl_memory *m)
     *m = (struct zl_memory){0};
 }
 
+const struct zl_option *zl_option_at(const struct zl_command *c, size_t i)
+{
+    if (i < c->n_options)
+        return &c->options[i];
+    i -= c->n_options;
+    if (i < zl_n_common_options)
+        return &zl_common_options[i];
+    i -= zl_n_common_options;
+    return c->passes && i < c->passes->n_options ? &c->passes->options[i] : NULL;
+}
+
 const struct zl_option *zl_option_find(const struct zl_command *c, const char *name, size_t length)
 {
-    for (size_t i = 0; i < c->n_options + zl_n_common_options; i++) {
-        const struct zl_option *o = i < c->n_options ? &c->options[i] : &zl_common_options[i - c->n_options];
+    const struct zl_option *o;
+    for (size_t i = 0; (o = zl_option_at(c, i)); i++)
         if (strncmp(o->name, name, length) == 0 && !o->name[length])
             return o;
-    }
     return NULL;
 }
 
 const struct zl_option *zl_option_letter(const struct zl_command *c, char letter)
 {
-    for (size_t i = 0; letter && i < c->n_options + zl_n_common_options; i++) {
-        const struct zl_option *o = i < c->n_options ? &c->options[i] : &zl_common_options[i - c->n_options];
+    const struct zl_option *o;
+    for (size_t i = 0; letter && (o = zl_option_at(c, i)); i++)
         if (o->letter == letter)
             return o;
-    }
     return NULL;
 }
 
@@ -253,9 +262,36 @@ static bool assigned(const struct assignments *a, const struct assignment *x)
     return false;
 }
 
+/* An option of the command that is passed on: is the value one of its values? Then it is kept as a text. */
+static int pass_on(const struct zl_command *c, const struct zl_option *o, const char *text, const char *what, void *options,
+                   struct zl_memory *m, struct zl_error *err)
+{
+    static const struct zl_option as = {.name = "", .kind = ZL_OPTION_LIST};
+    struct zl_option list = as;
+    void *scratch = zl_memory_keep(m, calloc(1, c->passes->given + sizeof(struct zl_given)));
+    char *argument = NULL;
+    if (!scratch)
+        return no_memory(err);
+    int rc = zl_option_set(o, text, what, scratch, m, err);
+    if (rc || (o->kind == ZL_OPTION_FLAG && text && strcmp(text, "false") == 0))
+        return rc;
+    const bool value = o->kind != ZL_OPTION_FLAG;
+    if (asprintf(&argument, "--%s%s%s", o->name, value ? "=" : "", value ? text : "") < 0 || !zl_memory_keep(m, argument))
+        return no_memory(err);
+    list.offset = c->passed;
+    return zl_option_set(&list, argument, what, options, m, err);
+}
+
+static bool is_passed_on(const struct zl_command *c, const struct zl_option *o)
+{
+    return c->passes && o >= c->passes->options && o < c->passes->options + c->passes->n_options;
+}
+
 static int assign(const struct parse *p, const struct assignment *a, void *options, struct zl_error *err)
 {
     struct zl_given *given = (void *)((char *)options + p->command->given);
+    if (a->option && is_passed_on(p->command, a->option))
+        return pass_on(p->command, a->option, a->text, a->what, options, p->memory, err);
     if (a->option) {
         given->at[a->option->offset] = 1;
         return zl_option_set(a->option, a->text, a->what, options, p->memory, err);

@@ -61,6 +61,8 @@ struct zl_command {
     const struct zl_option *options;
     size_t n_options;
     const char *waives; /* an option that the table requires and this command does not; NULL: none */
+    const struct zl_command *passes; /* whose options this command takes too, to hand them on: checked, and kept as "--name=value" in */
+    size_t passed;                   /* a struct zl_strings at this offset; own names and letters come first */
     size_t given; /* offset of struct zl_given */
 };
 
@@ -98,7 +100,10 @@ int zl_option_set(const struct zl_option *o, const char *text, const char *what,
  * followed from other options. malloc'd; NULL without memory. */
 char *zl_options_text(const struct zl_command *c, const void *options);
 
-/* By name or letter among the command's and the common options; NULL: unknown. */
+/* The i-th of the command's options, the common ones and those passed on; NULL behind the last. */
+const struct zl_option *zl_option_at(const struct zl_command *c, size_t i);
+
+/* By name or letter among them; NULL: unknown. */
 const struct zl_option *zl_option_find(const struct zl_command *c, const char *name, size_t length);
 const struct zl_option *zl_option_letter(const struct zl_command *c, char letter);
 

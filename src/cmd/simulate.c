@@ -104,7 +104,8 @@ static void print_stages(const struct zl_simulation *x, FILE *f)
 
 static struct zl_picture picture_of(const struct zl_simulation *x, uint64_t to_ns)
 {
-    return (struct zl_picture){.event = x->result.event, .n = x->result.n, .rows = x->plan.request.stages, .to_ns = to_ns};
+    return (struct zl_picture){.event = x->result.event, .n = x->result.n, .rows = x->plan.request.stages, .to_ns = to_ns,
+                               .end_ns = x->result.makespan_ns};
 }
 
 static uint64_t longest(const struct zl_simulation *s, size_t n)

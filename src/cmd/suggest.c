@@ -60,8 +60,8 @@ void zl_option_suggest(const struct zl_command *c, const char *name, size_t leng
         return;
     for (size_t i = 0; i < length; i++)
         plain[i] = name[i] == '_' ? '-' : name[i];
-    for (size_t i = 0; i < c->n_options + zl_n_common_options; i++) {
-        const struct zl_option *o = i < c->n_options ? &c->options[i] : &zl_common_options[i - c->n_options];
+    const struct zl_option *o;
+    for (size_t i = 0; (o = zl_option_at(c, i)); i++) {
         int score = LONGEST;
         if (strcmp(o->name, plain) == 0 || among(o->also, plain, length))
             score = 0;

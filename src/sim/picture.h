@@ -15,6 +15,7 @@ struct zl_picture {
     uint64_t n;
     uint32_t rows;             /* stages */
     uint64_t from_ns, to_ns;   /* what is shown, from < to */
+    uint64_t end_ns;           /* where what is shown ends, before to_ns: nothing is drawn behind it; 0: to_ns */
     const char *const *label;  /* [rows]; NULL: "stage 0", … */
 };
 

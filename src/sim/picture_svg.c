@@ -126,7 +126,7 @@ unsigned zl_picture_height(uint32_t rows)
 void zl_picture_svg(const struct zl_picture *p, int width, const char *title, const char *id, FILE *f)
 {
     const double scale = (double)(width - LEFT - 4) / (double)(p->to_ns - p->from_ns);
-    const uint64_t least = shortest(p);
+    const uint64_t least = shortest(p), end = p->end_ns ? p->end_ns : p->to_ns;
     fprintf(f, "<svg class=\"zl\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %u\" role=\"img\" aria-labelledby=\"%s\">\n", width,
             zl_picture_height(p->rows), id);
     fprintf(f, "<title id=\"%s\">", id);
@@ -139,7 +139,8 @@ void zl_picture_svg(const struct zl_picture *p, int width, const char *title, co
             zl_xml_text(p->label[row], f);
         else
             fprintf(f, "stage %u", row);
-        fprintf(f, "</text><rect class=\"w\" x=\"%d\" y=\"%s\" width=\"%d\" height=\"%d\"/>\n", LEFT, number(y), width - LEFT - 4, BAR);
+        fprintf(f, "</text><rect class=\"w\" x=\"%d\" y=\"%s\" width=\"%s\" height=\"%d\"/>\n", LEFT, number(y),
+                number((double)(end - p->from_ns) * scale), BAR);
     }
     for (uint64_t i = 0; i < p->n; i++) {
         const struct zl_trace_event *e = &p->event[i];

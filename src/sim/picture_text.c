@@ -51,9 +51,12 @@ static void fill_row(const struct zl_picture *p, uint32_t row, int columns, char
             }
         }
     }
+    const double end = p->end_ns ? (double)(p->end_ns - p->from_ns) : each * columns;
     for (int c = 0; c < columns; c++)
         if (busy[c] < IDLE)
-            line[c] = '.';
+            line[c] = each * (c + 0.5) < end ? '.' : ' ';
+    for (int c = columns; c-- > 0 && line[c] == ' ';)
+        line[c] = 0;
 }
 
 static uint64_t common(uint64_t a, uint64_t b)

@@ -2,6 +2,8 @@ noinst_LTLIBRARIES += libzl_train.la
 libzl_train_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
 libzl_train_la_SOURCES = \
 	src/train/adapter.c src/train/adapter.h \
+	src/train/compare.c src/train/compare.h \
+	src/train/compare_json.c src/train/compare_page.c src/train/compare_read.c \
 	src/train/corpus.c src/train/corpus.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/generate.c src/train/generate.h \

@@ -15,11 +15,13 @@ struct zl_traced_stage {
 };
 
 struct zl_traced_worker {
-    uint64_t busy_ns; /* from begin to end: all but waiting */
+    uint64_t wait_ns;          /* between them, waiting for input, for space, for the disk */
     uint64_t begin_ns, end_ns; /* of its first and last training operation */
 };
 
 struct zl_trace_costs {
+    uint64_t evaluate_ns;      /* of all workers between begin and end */
+    uint64_t peak_bytes;       /* live activations of all stages at one moment */
     uint64_t begin_ns, end_ns; /* of training, first to last operation of any stage; evaluations before and after are left out */
     uint32_t stages, workers;
     struct zl_traced_stage stage[ZL_STAGES_MAX];
@@ -32,7 +34,10 @@ int zl_trace_costs(const struct zl_traced *t, const char *path, struct zl_trace_
 /* Mean nanoseconds of a span of a stage; 0 without any. The first of each kind, which touches memory for the first time, counts too. */
 double zl_trace_mean(const struct zl_trace_costs *c, uint32_t stage, enum zl_trace_kind kind);
 
-/* Shares of time in which workers do nothing: of the whole training; and from each worker's first operation to its last one. */
+/* Time of training without the evaluations between steps, which all workers share. */
+double zl_trace_seconds(const struct zl_trace_costs *c);
+
+/* Shares of time in which workers wait: of the whole training, before and behind their own work included; and from each worker's first operation to its last one. */
 double zl_trace_idle(const struct zl_trace_costs *c);
 double zl_trace_idle_after_fill(const struct zl_trace_costs *c);
 

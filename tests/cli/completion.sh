@@ -22,7 +22,7 @@ expect() {
 
 touch file-a file-b
 expect 'train' tr
-expect '--help --version bench eval generate help inspect plan simulate train' ''
+expect '--help --version bench compare eval generate help inspect plan simulate train' ''
 expect 'inspect' help i
 expect '--lr --lr-schedule' train --lr
 expect '1f1b async bp gpipe pipedream sweep zerolock' train --schedule ''
@@ -32,7 +32,7 @@ expect 'lens ridge shadow' train m --readout ''
 expect 'file-a file-b' train --eval-data file
 expect 'file-a file-b' train file
 expect '' train --steps ''
-for command in train eval generate inspect bench simulate; do
+for command in train eval generate inspect bench simulate compare; do
     offered=$(complete_line "$command" --)
     for name in $("$zerolock" "$command" --help-options | cut -f 1); do
         case " $offered" in *" --$name "*) ;; *) fail "$command: --$name is not offered" ;; esac

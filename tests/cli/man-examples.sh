@@ -23,7 +23,7 @@ block() {
 }
 
 total=0
-for page in zerolock zerolock-train zerolock-eval zerolock-generate zerolock-inspect zerolock-bench zerolock-simulate; do
+for page in zerolock zerolock-train zerolock-eval zerolock-generate zerolock-inspect zerolock-bench zerolock-simulate zerolock-compare; do
     for ((n = 1; ; n++)); do
         block "$ZL_SRCDIR/man/$page.1" $n >example.sh
         [ -s example.sh ] || break

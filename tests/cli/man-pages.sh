@@ -31,6 +31,13 @@ for command in $commands; do
         "$zerolock" train --help-options | diff - table >difference || fail "$command: its options are not those of train"
         continue
     fi
+    if grep -q '^takes all other options of$' "$page"; then
+        "$zerolock" train --help-options >of-train
+        cut -f 1 table | sort >all
+        sed -i '/^help\t/q' table # its own come first, up to those that every command has
+        cut -f 1 of-train | sort | comm -23 - all >missing
+        [ ! -s missing ] || fail "$command does not take: $(tr '\n' ' ' <missing)"
+    fi
     awk -F '\t' '{ print $1, $2 }' table | sort >in-table
     page_options "$page" >in-page
     diff in-table in-page >difference || fail "$command: options differ from the page's: $(grep '^[<>]' difference | tr '\n' ';')"
