@@ -15,7 +15,7 @@ libzerolock_la_SOURCES = \
 	src/lib/train.c \
 	src/lib/version.c
 libzerolock_la_LIBADD = \
-	libzl_cmd.la libzl_train.la libzl_store.la libzl_pipe.la libzl_model.la libzl_kernel.la libzl_format.la libzl_base.la \
+	libzl_cmd.la libzl_train.la libzl_sim.la libzl_store.la libzl_pipe.la libzl_model.la libzl_kernel.la libzl_format.la libzl_base.la \
 	$(YAML_LIBS) $(HWLOC_LIBS) $(XXHASH_LIBS) $(LIBURING_LIBS) $(BLIS_LIBS) $(PCRE2_LIBS) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
 # current:revision:age of the binary interface, by libtool's rules; not the package's version
 libzerolock_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined -export-symbols-regex '^zerolock_'

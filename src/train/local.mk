@@ -5,6 +5,7 @@ libzl_train_la_SOURCES = \
 	src/train/compare.c src/train/compare.h \
 	src/train/compare_json.c src/train/compare_page.c src/train/compare_read.c \
 	src/train/corpus.c src/train/corpus.h \
+	src/train/costs.c src/train/costs.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/generate.c src/train/generate.h \
 	src/train/hooks.h \

@@ -5,6 +5,7 @@
 #include "train/plan.h"
 
 #include "base/clock.h"
+#include "train/costs.h"
 #include "train/setup.h"
 
 #define PROBE_SECONDS 4.0
@@ -150,6 +151,56 @@ static void print_work(const struct zl_setup *s, const struct probe *p, FILE *f)
     fprintf(f, " an epoch\n");
 }
 
+/* The schedules side by side, from the costs of a layer and of the head measured just now. */
+static int print_schedules(const struct zl_setup *s, const struct zl_train_options *o, FILE *f, struct zl_error *err)
+{
+    static const struct {
+        enum zl_schedule_kind schedule;
+        enum zl_placement placement;
+    } ways[] = {{ZL_SCHEDULE_BP, ZL_PLACEMENT_AUTO},          {ZL_SCHEDULE_ZEROLOCK, ZL_PLACEMENT_SPREAD},
+                {ZL_SCHEDULE_ZEROLOCK, ZL_PLACEMENT_STACKED}, {ZL_SCHEDULE_GPIPE, ZL_PLACEMENT_SPREAD},
+                {ZL_SCHEDULE_1F1B, ZL_PLACEMENT_SPREAD},      {ZL_SCHEDULE_PIPEDREAM, ZL_PLACEMENT_SPREAD},
+                {ZL_SCHEDULE_ASYNC, ZL_PLACEMENT_SPREAD}};
+    struct zl_costs costs;
+    int rc = zl_costs_measure(s, &costs, err);
+    if (rc)
+        return rc;
+    fprintf(f, "\non this machine, expected of each schedule with these micro-batches (a token of a layer takes %.2f us forward and %.2f us\n"
+               "backward on one core, its readout %.2f us; a team leaves %.0f %% of the work to one thread):\n"
+               "  schedule   placement  stages  tokens/s  activations, MiB  in all, MiB\n",
+            costs.layer_forward * 1e-3, costs.layer_backward * 1e-3, costs.last_readout * 1e-3, 100 * costs.serial);
+    for (size_t i = 0; !rc && i < sizeof ways / sizeof ways[0]; i++) {
+        struct zl_train_options other = *o;
+        struct zl_setup v;
+        double speed = 0;
+        other.schedule = ways[i].schedule;
+        other.placement = ways[i].placement;
+        other.interleave = 1;
+        if (zl_schedules[o->schedule].single && other.stages < 2)
+            other.stages = 2;
+        if (zl_schedules[other.schedule].single || !zl_schedules[other.schedule].local)
+            other.freeze = (struct zl_numbers){0};
+        if (other.stages > s->corpus.model.config.layers || (other.schedule != o->schedule && o->interleave > 1))
+            other.bounds = (struct zl_numbers){0};
+        if (zl_schedules[other.schedule].single)
+            other.bounds = (struct zl_numbers){0};
+        rc = zl_setup_variant(&v, s, &other, err);
+        if (!rc)
+            rc = zl_costs_speed(&costs, &v, &zl_schedules[other.schedule], &speed, err);
+        if (!rc) {
+            uint64_t waiting = 0;
+            for (uint32_t k = 0; k < v.partition.n; k++)
+                waiting += v.plan.waiting_bytes[k];
+            const bool chosen = other.schedule == o->schedule && (v.placement == s->placement || v.partition.n == 1);
+            fprintf(f, "%c %-10s %-9s %7u %9.0f %17.1f %12.1f\n", chosen ? '*' : ' ', zl_schedule_names[other.schedule],
+                    v.partition.n > 1 ? zl_placement_names[v.placement] : "-", v.partition.n, speed,
+                    mib(v.plan.activation_bytes + waiting + v.plan.ring_bytes), mib(zl_setup_expected_bytes(&v)));
+        }
+        zl_setup_variant_free(&v);
+    }
+    return rc;
+}
+
 int zl_plan_run(const struct zl_train_options *o, FILE *f, struct zl_error *err)
 {
     struct zl_setup s;
@@ -163,6 +214,8 @@ int zl_plan_run(const struct zl_train_options *o, FILE *f, struct zl_error *err)
         print_stages(&s, &p, f);
         print_memory(&s, f);
         print_work(&s, &p, f);
+        if (o->schedule != ZL_SCHEDULE_SWEEP)
+            rc = print_schedules(&s, o, f, err);
     }
     zl_setup_free(&s);
     return rc;

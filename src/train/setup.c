@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/adapter.h"
+#include "train/costs.h"
 
 #define PROGRAM_BYTES (UINT64_C(4) << 20) /* pages of the program, its libraries and a model file's header that a run touches */
 
@@ -128,21 +129,59 @@ static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, s
     return 0;
 }
 
+/* Stages on workers, and the cores on the workers so that the slowest is as fast as can be. */
+static int place(struct zl_setup *s, const struct zl_train_options *o, enum zl_placement placement, struct zl_error *err)
+{
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    const uint32_t round = o->interleave > 1 ? s->partition.n / (uint32_t)o->interleave : s->partition.n;
+    double work[ZL_STAGES_MAX] = {0};
+    struct zl_costs costs;
+    zl_places_choose(&s->places, placement, s->partition.n, round, (uint32_t)s->threads);
+    zl_costs_estimate(s, &costs);
+    for (uint32_t k = 0; k < s->partition.n; k++)
+        work[s->places.worker_of[k]] += zl_costs_of_stage(&costs, s, schedule, k);
+    return zl_cores_divide(&s->cores, s->threads, (int)s->places.n_workers, work, s->groups, err);
+}
+
+/* Where the caller left it open: what the costs say is faster, and of two that are about as fast the one that needs less memory. */
+static int choose_places(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    s->placement = o->schedule == ZL_SCHEDULE_SWEEP ? ZL_PLACEMENT_STACKED : o->placement;
+    if (s->placement != ZL_PLACEMENT_AUTO)
+        return place(s, o, s->placement, err);
+    struct zl_costs costs;
+    double spread = 0, stacked = 0;
+    zl_costs_estimate(s, &costs);
+    const struct zl_pipeline_options kept = s->pipeline;
+    s->pipeline.tokens = 1;
+    s->pipeline.ring_depth = (uint32_t)o->ring_depth;
+    s->pipeline.micro_per_step = larger(1, o->batch_tokens / larger(1, o->micro_batch_tokens));
+    int rc = place(s, o, ZL_PLACEMENT_STACKED, err);
+    if (!rc)
+        rc = zl_costs_speed(&costs, s, schedule, &stacked, err);
+    if (!rc)
+        rc = place(s, o, ZL_PLACEMENT_SPREAD, err);
+    if (!rc)
+        rc = zl_costs_speed(&costs, s, schedule, &spread, err);
+    s->pipeline = kept;
+    s->placement = schedule->local && stacked > 0.97 * spread ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD;
+    return rc || s->placement == ZL_PLACEMENT_SPREAD ? rc : place(s, o, s->placement, err);
+}
+
 static int share_cores(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
     int rc = zl_cores_detect(&s->cores, err);
     if (rc)
         return rc;
-    int threads = o->threads ? (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads) : s->cores.n;
-    const uint32_t round = o->interleave > 1 ? s->partition.n / (uint32_t)o->interleave : s->partition.n;
-    zl_places_choose(&s->places, o->schedule == ZL_SCHEDULE_SWEEP ? ZL_PLACEMENT_STACKED : o->placement, s->partition.n, round,
-                     (uint32_t)threads);
-    if (o->placement != ZL_PLACEMENT_STACKED && threads < (int)round)
-        zl_note("%u stages share %d core%s", round, threads, threads == 1 ? "" : "s");
-    s->groups = calloc(s->places.n_workers, sizeof *s->groups);
+    s->threads = o->threads ? (int)(o->threads > ZL_CORES_MAX ? ZL_CORES_MAX : o->threads) : s->cores.n;
+    s->groups = calloc(s->partition.n, sizeof *s->groups);
     if (!s->groups)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
-    return zl_cores_divide(&s->cores, threads, (int)s->places.n_workers, NULL, s->groups, err);
+    rc = choose_places(s, o, err);
+    if (!rc && s->placement == ZL_PLACEMENT_SPREAD && s->threads < (int)s->partition.n && o->interleave <= 1)
+        zl_note("%u stages share %d core%s", s->partition.n, s->threads, s->threads == 1 ? "" : "s");
+    return rc;
 }
 
 static bool needs_subset(const struct zl_setup *s, const struct zl_train_options *o)
@@ -285,11 +324,11 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
         rc = cut(s, o, o->stages, err);
     if (!rc)
         rc = shape_adapter(s, o, err);
-    if (!rc)
-        rc = share_cores(s, o, err);
     if (!rc && needs_subset(s, o))
         rc = zl_corpus_vocabulary(&s->corpus.train, s->corpus.model.config.vocab, &s->subset, &s->n_subset, &s->subset_index,
                                   err);
+    if (!rc)
+        rc = share_cores(s, o, err);
     if (rc)
         return rc;
     return fit(s, o, err);
@@ -299,6 +338,27 @@ int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint
 {
     const int threads = o->threads ? (int)o->threads : s->cores.n;
     return zl_readouts_fit(&s->corpus, &s->order, &s->partition, threads, tokens, &s->readouts, err);
+}
+
+int zl_setup_variant(struct zl_setup *v, const struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    *v = *s;
+    v->order = v->eval_order = (struct zl_data_order){0};
+    v->lora = s->lora;
+    v->groups = NULL;
+    v->sweep = (struct zl_sweep_plan){0};
+    int rc = cut(v, o, o->stages, err);
+    if (!rc)
+        rc = (v->groups = calloc(v->partition.n, sizeof *v->groups)) ? choose_places(v, o, err) : zl_fail(err, ZL_EMEMORY, "out of memory");
+    return rc ? rc : plan_with(v, o, (uint64_t)s->pipeline.keep_tokens, s->pipeline.recompute, err);
+}
+
+void zl_setup_variant_free(struct zl_setup *v)
+{
+    zl_data_order_free(&v->order);
+    zl_data_order_free(&v->eval_order);
+    free(v->groups);
+    *v = (struct zl_setup){0};
 }
 
 void zl_setup_free(struct zl_setup *s)
@@ -351,7 +411,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "model", json_string(o->model));
     json_object_set_new(r, "data", data);
     json_object_set_new(r, "schedule", json_string(zl_schedule_names[o->schedule]));
-    json_object_set_new(r, "placement", json_string(zl_placement_names[o->placement]));
+    json_object_set_new(r, "placement", json_string(zl_placement_names[s->placement]));
     if (zl_schedules[o->schedule].local && s->partition.n > 1)
         json_object_set_new(r, "readout", json_string(zl_readout_names[o->readout]));
     json_object_set_new(r, "stages", describe_stages(s));

@@ -25,8 +25,10 @@ struct zl_setup {
     int32_t *subset, *subset_index; /* vocabulary of the local heads, or NULL */
     int64_t n_subset;
     struct zl_cores cores;
+    int threads;                    /* of all workers */
+    enum zl_placement placement;    /* spread or stacked */
     struct zl_places places;
-    struct zl_core_group *groups;   /* [workers] */
+    struct zl_core_group *groups;   /* [stages], of which the first n_workers are in use */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
     struct zl_sweep_plan sweep; /* of that schedule */
@@ -44,6 +46,11 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
 /* Fit the maps that the cut asks for, on so many tokens (0: as many as the recipe says). Before the pipeline is opened. */
 int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err);
 void zl_setup_free(struct zl_setup *s);
+
+/* The same model, data and micro-batches under other options of schedule, placement and stages: for comparing plans. Shares with `s`, which
+ * must outlive it; given back by its own function whatever was returned. */
+int zl_setup_variant(struct zl_setup *v, const struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);
+void zl_setup_variant_free(struct zl_setup *v);
 
 /* What the process will hold at its peak: what it held before the pipeline, the weights (mapped, and all touched in a step; of a sweep those
  * of a block), the plan. */

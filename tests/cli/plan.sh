@@ -14,6 +14,15 @@ done
 [ "$(grep -c '^ *[0-9][0-9]*  ' out)" -ge 3 ] || fail 'not three stages in the table'
 [ "$(there)" = "$before" ] || fail 'plan left something behind'
 
+# all schedules side by side, the chosen one marked once, each with a speed and a memory
+for schedule in bp zerolock gpipe 1f1b pipedream async; do
+    grep -Eq "^[* ] $schedule +[a-z-]+ +[0-9]+ +[1-9][0-9]* +[0-9.]+ +[0-9.]+$" out || fail "no forecast of $schedule"
+done
+[ "$(grep -c '^\* zerolock ' out)" = 1 ] || fail 'the chosen schedule is not marked'
+run 0 plan model train.jsonl --schedule bp --steps 5 -l 256
+[ "$(grep -c '^\* bp ' out)" = 1 ] || fail 'bp is not marked'
+run 0 plan model train.jsonl --schedule 1f1b --stages 2 --interleave 3 --steps 5 -l 256
+
 # a limit that nothing fits into is refused before any work, and names what would fit
 run 1 train model train.jsonl -o small --steps 2 -l 256 --memory-limit 1M -q
 one_sentence
