@@ -1,6 +1,7 @@
 dist_man_MANS += \
 	man/zerolock.1 \
 	man/zerolock.3 \
+	man/zerolock.7 \
 	man/zerolock-bench.1 \
 	man/zerolock-compare.1 \
 	man/zerolock-eval.1 \

@@ -61,5 +61,28 @@ for page in "$ZL_SRCDIR"/man/*.1; do
         mandoc -Tlint -W warning "$page" >lint || fail "$(cat lint)"
     fi
 done
+# the pictures of zerolock(7) are what the command above each prints
+page=$ZL_SRCDIR/man/zerolock.7
+pictures=0
+while IFS= read -r line; do
+    case $line in
+    '$ zerolock '*)
+        # shellcheck disable=SC2086
+        "$zerolock" ${line#'$ zerolock '} | grep '^stage [0-9]' >printed || fail "zerolock(7): '$line' prints no picture"
+        : >shown
+        ;;
+    'stage '[0-9]*) printf '%s\n' "$line" >>shown ;;
+    .Ed)
+        [ -e shown ] || continue
+        pictures=$((pictures + 1))
+        grep -v '^ ' printed | diff - shown >difference || fail "zerolock(7): another picture: $(cat difference)"
+        rm -f shown
+        ;;
+    esac
+done <"$page"
+[ "$pictures" -ge 8 ] || fail "zerolock(7) has only $pictures pictures"
+if command -v mandoc >/dev/null; then
+    mandoc -Tlint -W warning "$page" >lint || fail "$(cat lint)"
+fi
 command -v mandoc >/dev/null || echo 'mandoc is not here: the pages were not linted'
 finish
