@@ -3,6 +3,8 @@ dist_man_MANS += \
 	man/zerolock.3 \
 	man/zerolock.7 \
 	man/zerolock-bench.1 \
+	man/zerolock-checkpoint.1 \
+	man/zerolock-checkpoint.5 \
 	man/zerolock-compare.1 \
 	man/zerolock-eval.1 \
 	man/zerolock-generate.1 \

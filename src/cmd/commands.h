@@ -9,7 +9,7 @@
 #include "train/options.h"
 
 extern const struct zl_command zl_train_command, zl_plan_command, zl_eval_command, zl_generate_command, zl_inspect_command,
-    zl_bench_command, zl_simulate_command, zl_compare_command;
+    zl_bench_command, zl_simulate_command, zl_compare_command, zl_checkpoint_command;
 
 /* After parsing: apply presets, refuse options that contradict each other, and note each given option that changes nothing in
  * this run. Values that follow from other values (stages from bounds) are filled in. */
@@ -40,6 +40,16 @@ struct zl_compare_options {
 /* The arguments of train for each entry of --schedules, ended by NULL: what all share, then the entry's own. [schedules.n] */
 int zl_compare_options_settle(const struct zl_compare_options *o, const char *const **argv, struct zl_memory *m, struct zl_error *err);
 
+enum zl_checkpoint_action { ZL_CHECKPOINT_LIST, ZL_CHECKPOINT_VERIFY, ZL_CHECKPOINT_RESTORE };
+struct zl_checkpoint_options {
+    const char *action, *run;
+    enum zl_checkpoint_action what; /* settled from action */
+    uint64_t generation;            /* when given */
+    bool json, quiet;
+    struct zl_given given;
+};
+int zl_checkpoint_options_settle(struct zl_checkpoint_options *o, struct zl_error *err);
+
 /* What a command that computes does to its process first (process.c): take the signals that stop it, catch reads beyond a model file
  * that was cut short, note which OMP_ or BLIS_ settings of the environment do not count here. Returns the hooks for its work. */
 const struct zl_hooks *zl_process_prepare(bool quiet);
@@ -53,5 +63,6 @@ int zl_cmd_inspect(int argc, char **argv);
 int zl_cmd_bench(int argc, char **argv);
 int zl_cmd_simulate(int argc, char **argv);
 int zl_cmd_compare(int argc, char **argv);
+int zl_cmd_checkpoint(int argc, char **argv);
 
 #endif

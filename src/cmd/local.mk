@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += libzl_cmd.la
 libzl_cmd_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(JANSSON_CFLAGS)
 libzl_cmd_la_SOURCES = \
 	src/cmd/bench_options.c \
+	src/cmd/checkpoint_options.c \
 	src/cmd/commands.h \
 	src/cmd/compare_options.c \
 	src/cmd/config.c \
@@ -23,6 +24,7 @@ bin_PROGRAMS += zerolock
 zerolock_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(HWLOC_CFLAGS)
 zerolock_SOURCES = \
 	src/cmd/bench.c \
+	src/cmd/checkpoint.c \
 	src/cmd/compare.c \
 	src/cmd/eval.c \
 	src/cmd/generate.c \

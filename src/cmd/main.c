@@ -25,6 +25,7 @@ static const struct {
     {&zl_eval_command, zl_cmd_eval},
     {&zl_generate_command, zl_cmd_generate},
     {&zl_inspect_command, zl_cmd_inspect},
+    {&zl_checkpoint_command, zl_cmd_checkpoint},
     {&zl_bench_command, zl_cmd_bench},
     {&zl_compare_command, zl_cmd_compare},
     {&zl_simulate_command, zl_cmd_simulate},

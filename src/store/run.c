@@ -66,6 +66,25 @@ static int take_lock(struct zl_run *r, struct zl_error *err)
     return rc;
 }
 
+int zl_run_hold(const char *dir, int *lock, struct zl_error *err)
+{
+    struct zl_run r = {.lock = -1, .dir = strdup(dir)};
+    int rc = r.dir ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (!rc)
+        rc = take_lock(&r, err);
+    if (rc)
+        zl_run_release(r.lock);
+    *lock = rc ? -1 : r.lock;
+    free(r.dir);
+    return rc;
+}
+
+void zl_run_release(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
+
 int zl_run_open(struct zl_run *r, const char *dir, bool force, struct zl_error *err)
 {
     *r = (struct zl_run){.lock = -1, .dir = strdup(dir)};

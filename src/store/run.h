@@ -33,6 +33,10 @@ int zl_run_begin(struct zl_run *r, struct zl_error *err);
 /* A folder that zl_run_open made goes again when the run never began. */
 void zl_run_close(struct zl_run *r);
 
+/* Take the lock of a folder that is there, without looking at what else it holds; zl_run_release gives it back (-1: nothing). */
+int zl_run_hold(const char *dir, int *lock, struct zl_error *err);
+void zl_run_release(int lock);
+
 /* Path of something in the folder, malloc'd. */
 char *zl_run_path(const struct zl_run *r, const char *name);
 

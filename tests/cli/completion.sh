@@ -22,7 +22,7 @@ expect() {
 
 touch file-a file-b
 expect 'train' tr
-expect '--help --version bench compare eval generate help inspect plan simulate train' ''
+expect '--help --version bench checkpoint compare eval generate help inspect plan simulate train' ''
 expect 'inspect' help i
 expect '--lr --lr-schedule' train --lr
 expect '1f1b async bp gpipe pipedream sweep zerolock' train --schedule ''

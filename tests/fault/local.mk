@@ -18,3 +18,20 @@ tests_fault_test_bit_flips_SOURCES = tests/fault/test-bit-flips.c $(store_header
 tests_fault_test_bit_flips_CFLAGS = $(store_cflags)
 tests_fault_test_bit_flips_CPPFLAGS = $(store_cppflags)
 tests_fault_test_bit_flips_LDADD = $(L_STORE) $(CMOCKA_LIBS)
+
+# For the script: a writer to be hindered, and what hinders it.
+check_PROGRAMS += tests/fault/write-checkpoints
+tests_fault_write_checkpoints_SOURCES = tests/fault/write-checkpoints.c $(store_headers)
+tests_fault_write_checkpoints_CFLAGS = $(store_cflags)
+tests_fault_write_checkpoints_CPPFLAGS = $(store_cppflags)
+tests_fault_write_checkpoints_LDADD = $(L_STORE) $(CMOCKA_LIBS)
+check_LTLIBRARIES += tests/fault/libinject.la
+tests_fault_libinject_la_SOURCES = tests/fault/inject.c
+tests_fault_libinject_la_CFLAGS = $(ZL_CFLAGS) $(LIBURING_CFLAGS) -fvisibility=default -Wno-missing-prototypes
+tests_fault_libinject_la_LDFLAGS = -module -avoid-version -shared -rpath $(abs_builddir)/tests/fault
+TESTS += tests/fault/faults.sh
+dist_check_SCRIPTS += tests/fault/faults.sh
+check_PROGRAMS += tests/fault/other-format
+tests_fault_other_format_SOURCES = tests/fault/other-format.c
+tests_fault_other_format_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+tests_fault_other_format_LDADD = $(XXHASH_LIBS)
