@@ -21,10 +21,11 @@ static int check_bounds(const struct zl_partition_request *r, struct zl_error *e
 static uint32_t last_layers(const struct zl_partition_request *r)
 {
     const uint32_t before = r->stages - 1;
+    const double front = r->front > 0 ? r->front : 1;
     uint32_t best = 1;
     double best_cost = 0;
     for (uint32_t n = 1; before && n + before <= r->layers; n++) {
-        const double others = (double)((r->layers - n + before - 1) / before), own = n + r->tail;
+        const double others = front * (double)((r->layers - n + before - 1) / before), own = n + r->tail;
         const double cost = own > others ? own : others;
         if (n == 1 || cost <= best_cost) {
             best = n;

@@ -32,8 +32,8 @@ struct zl_partition_request {
     bool equal;             /* equal blocks, floor(k L / K), whatever the readout */
     double tail;            /* what stands behind the last layer (norm, head, loss) costs as much as so many layers; without look-ahead
                                the last stage gets that many fewer */
-    const uint64_t *freeze; /* indices of frozen stages */
-    uint32_t n_freeze;
+    double front;           /* a layer of a stage that is not the last costs as much as so many of the last one (0: 1), since its
+                               forward is made twice */
 };
 
 /* Without bounds: with a look-ahead of j layers stage k begins at floor(k (L - j) / K) (each has at least 1) and the last gets the rest, so

@@ -28,6 +28,7 @@ static int cut(const struct zl_scene *s, struct zl_partition *p, struct zl_error
         .look_ahead = (uint32_t)(s->look_ahead > s->layers ? s->layers : s->look_ahead),
         .bounds = single || !s->n_bounds ? NULL : s->bounds,
         .tail = local ? 0 : s->readout_ns / (s->layer_ns * (1 + s->backward)),
+        .front = s->schedule->weights == ZL_WEIGHTS_REPLAYED ? (2 + s->backward) / (1 + s->backward) : 1,
         .freeze = local ? s->freeze : NULL,
         .n_freeze = local ? s->n_freeze : 0,
     };

@@ -89,6 +89,7 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
                                            .bounds = schedule->single || !o->bounds.n ? NULL : o->bounds.v,
                                            .equal = o->preset == ZL_PRESET_PAPER,
                                            .tail = schedule->local ? 0 : readout_layers(s),
+                                           .front = schedule->weights == ZL_WEIGHTS_REPLAYED ? 1.5 : 1,
                                            .freeze = schedule->local ? o->freeze.v : NULL,
                                            .n_freeze = schedule->local ? (uint32_t)o->freeze.n : 0};
     return zl_partition_make(&r, &s->partition, err);

@@ -51,6 +51,17 @@ static void blocks_without_look_ahead_are_equal(void **state)
     assert_int_equal(p.cut[2].first, 3);
 }
 
+static void the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice(void **state)
+{
+    (void)state;
+    /* 30 layers and 8 of readout over 2 stages: 19 and 11 + 8 */
+    struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_LENS, .tail = 8});
+    assert_int_equal(p.cut[1].first, 19);
+    /* a layer of the first costs one and a half: 15 x 1.5 = 22.5 and 15 + 8 = 23 */
+    p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_LENS, .tail = 8, .front = 1.5});
+    assert_int_equal(p.cut[1].first, 15);
+}
+
 static void look_ahead_that_reaches_the_end_needs_no_map(void **state)
 {
     (void)state;
@@ -86,6 +97,7 @@ int main(void)
         cmocka_unit_test(two_stages_of_thirty_layers_are_ten_and_twenty),
         cmocka_unit_test(every_size_gives_a_whole_cut),
         cmocka_unit_test(blocks_without_look_ahead_are_equal),
+        cmocka_unit_test(the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice),
         cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
         cmocka_unit_test(impossible_requests_are_refused),
     };
