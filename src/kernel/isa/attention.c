@@ -13,9 +13,11 @@ enum { BLOCK = ZL_ATTN_BLOCK };
 /* Scores that the query may not see become -infinity. */
 static void hide(int64_t keys, int64_t lanes, int64_t diagonal, float *s)
 {
-    for (int64_t k = 0; k < keys; k++)
-        for (int64_t i = 0; i < lanes && i + diagonal < k; i++)
-            s[k * BLOCK + i] = -__builtin_inff();
+    for (int64_t k = clip(diagonal + 1, keys); k < keys; k++)
+        for (int64_t c = 0; c < lanes && c + diagonal < k; c += VL) {
+            float *at = s + k * BLOCK + c;
+            v_store(at, v_select(v_below(k - diagonal - c), v_set(-__builtin_inff()), v_load(at)));
+        }
 }
 
 static void softmax(int64_t keys, int64_t lanes, float *s, float *max, float *sum, float *factor)

@@ -76,8 +76,11 @@ static void weights(const struct blocks *b)
             v_store(p + c, w);
             v_store(ds + c, w * (v_load(ds + c) - v_load(b->delta + c)));
         }
-        for (int64_t i = 0; i < b->lanes && i + diagonal < k; i++)
-            p[i] = ds[i] = 0;
+        for (int64_t c = 0; c < b->lanes && c + diagonal < k; c += VL) {
+            const vi hidden = v_below(k - diagonal - c);
+            v_store(p + c, v_select(hidden, (vf){0}, v_load(p + c)));
+            v_store(ds + c, v_select(hidden, (vf){0}, v_load(ds + c)));
+        }
     }
 }
 

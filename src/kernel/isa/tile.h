@@ -156,7 +156,15 @@ V_INLINE void transpose(int64_t rows, int64_t n, const float *from, int64_t ld_f
     for (int64_t i = 0; i < rows; i += VL)
         for (int64_t j = 0; j < n; j += VL) {
             vf x[VL];
-            int64_t left = n - j < VL ? n - j : VL;
+            const int64_t left = n - j;
+            if (i + VL <= rows && left >= VL) { /* in registers from end to end */
+                V_EACH(k, VL)
+                    x[k] = v_load(from + (i + k) * ld_from + j) * factor;
+                v_transpose(x);
+                V_EACH(k, VL)
+                    v_store(to + (j + k) * ld + i, x[k]);
+                continue;
+            }
             V_EACH(k, VL)
             {
                 x[k] = (vf){0};
@@ -164,7 +172,7 @@ V_INLINE void transpose(int64_t rows, int64_t n, const float *from, int64_t ld_f
                     x[k] = v_load_left(from + (i + k) * ld_from + j, left) * factor;
             }
             v_transpose(x);
-            for (int64_t k = 0; k < left; k++)
+            for (int64_t k = 0; k < VL && k < left; k++)
                 v_store(to + (j + k) * ld + i, x[k]);
         }
 }

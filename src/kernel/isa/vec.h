@@ -147,17 +147,6 @@ V_INLINE vf v_select(vi m, vf a, vf b)
     return (vf)(((vi)a & m) | ((vi)b & ~m));
 }
 
-/* The sum of the lanes: halves are added to halves. */
-V_INLINE float v_sum(vf v)
-{
-    float x[VL];
-    memcpy(x, &v, sizeof x);
-    for (int half = VL / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] += x[i + half];
-    return x[0];
-}
-
 /* Lanes of a and b by turns: the first halves of both (lo) or the second halves (hi). */
 #if VL == 16
 #define V_LO_INDEX 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -174,6 +163,34 @@ V_INLINE float v_sum(vf v)
 #else
 #define V_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){__VA_ARGS__})
 #endif
+
+/* The sum of the lanes: halves are added to halves. */
+#if VL == 16
+#define V_FAR_INDEX(half) half, 1 + half, 2 + half, 3 + half, 4 + half, 5 + half, 6 + half, 7 + half, half, half, half, half, half, half, half, half
+#elif VL == 8
+#define V_FAR_INDEX(half) half, 1 + half, 2 + half, 3 + half, half, half, half, half
+#else
+#define V_FAR_INDEX(half) half, 1 + half, half, half
+#endif
+V_INLINE float v_sum(vf v)
+{
+#if VL > 8
+    v += V_SHUFFLE(v, v, V_FAR_INDEX(8));
+#endif
+#if VL > 4
+    v += V_SHUFFLE(v, v, V_FAR_INDEX(4));
+#endif
+    v += V_SHUFFLE(v, v, V_FAR_INDEX(2));
+    v += V_SHUFFLE(v, v, V_FAR_INDEX(1));
+    return v[0];
+}
+
+/* Lanes below n, all ones, the others zeros; n may be anything. */
+V_INLINE vi v_below(int64_t n)
+{
+    static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return *(const vi_unaligned *)numbers < (int32_t)(n < 0 ? 0 : n < VL ? n : VL);
+}
 
 /* x[i][j] <- x[j][i]: log2(VL) rounds of a perfect shuffle. */
 V_INLINE void v_transpose(vf x[VL])
