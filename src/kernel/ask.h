@@ -1,7 +1,7 @@
 /*
- * Asking for stored weights before they are read, line by line. A core that is asked for many lines at once forgets most of them; so whoever
- * computes meanwhile asks for one each ZL_ASK_STEP steps of its loop, and only shortly before: what waits is forgotten too. Internal to
- * this layer.
+ * Asking for stored weights before they are read, line by line. A core that is asked for many lines at once forgets most of them; so
+ * whoever computes meanwhile asks for one each ZL_ASK_STEP steps of its loop, and only shortly before: what waits is forgotten too.
+ * Internal to this layer.
  */
 #ifndef ZL_KERNEL_ASK_H
 #define ZL_KERNEL_ASK_H

@@ -166,7 +166,8 @@ V_INLINE vf v_select(vi m, vf a, vf b)
 
 /* The sum of the lanes: halves are added to halves. */
 #if VL == 16
-#define V_FAR_INDEX(half) half, 1 + half, 2 + half, 3 + half, 4 + half, 5 + half, 6 + half, 7 + half, half, half, half, half, half, half, half, half
+#define V_FAR_INDEX(half) \
+    half, 1 + half, 2 + half, 3 + half, 4 + half, 5 + half, 6 + half, 7 + half, half, half, half, half, half, half, half, half
 #elif VL == 8
 #define V_FAR_INDEX(half) half, 1 + half, 2 + half, 3 + half, half, half, half, half
 #else
