@@ -34,6 +34,8 @@ struct zl_partition_request {
                                the last stage gets that many fewer */
     double front;           /* a layer of a stage that is not the last costs as much as so many of the last one (0: 1), since its
                                forward is made twice */
+    const uint64_t *freeze; /* indices of frozen stages */
+    uint32_t n_freeze;
 };
 
 /* Without bounds: with a look-ahead of j layers stage k begins at floor(k (L - j) / K) (each has at least 1) and the last gets the rest, so
