@@ -11,4 +11,5 @@ libzl_model_la_SOURCES = \
 	src/model/layer.c src/model/layer.h \
 	src/model/lora.c src/model/lora.h \
 	src/model/model.c src/model/model.h \
-	src/model/readout.c src/model/readout.h
+	src/model/readout.c src/model/readout.h \
+	src/model/spd.c src/model/spd.h

@@ -9,6 +9,7 @@
 #include "kernel/dequant.h"
 #include "kernel/gemm.h"
 #include "model/block.h"
+#include "model/spd.h"
 
 struct zl_map_sums {
     float *xx, *xr;  /* [d][d] */
@@ -179,58 +180,21 @@ static void run_sample(struct fit *f, const struct zl_sample *sample)
         zl_map_sums_add(f->sums[k], f->work, tok, f->saved[k], h);
 }
 
-/* In place: the lower triangle of c becomes its Cholesky factor. false: not positive definite. */
-static bool cholesky(double *c, int64_t d)
+/* Covariance of x_i with r_j. */
+static double with_rest(const struct zl_map_sums *s, int64_t d, int64_t i, int64_t j)
 {
-    for (int64_t j = 0; j < d; j++) {
-        double s = c[j * d + j];
-        for (int64_t k = 0; k < j; k++)
-            s -= c[j * d + k] * c[j * d + k];
-        if (!(s > 0) || !isfinite(s))
-            return false;
-        double l = sqrt(s);
-        c[j * d + j] = l;
-#pragma omp parallel for schedule(static)
-        for (int64_t i = j + 1; i < d; i++) {
-            double t = c[i * d + j];
-            for (int64_t k = 0; k < j; k++)
-                t -= c[i * d + k] * c[j * d + k];
-            c[i * d + j] = t / l;
-        }
-    }
-    return true;
-}
-
-/* X = (L L')^-1 R for all columns of r [d][d], in place; rows are the unknowns, so every inner loop is contiguous. */
-static void solve(const double *l, double *r, int64_t d)
-{
-#pragma omp parallel for schedule(static)
-    for (int64_t from = 0; from < d; from += 64) {
-        int64_t to = from + 64 < d ? from + 64 : d;
-        for (int64_t i = 0; i < d; i++) {
-            for (int64_t k = 0; k < i; k++)
-                for (int64_t j = from; j < to; j++)
-                    r[i * d + j] -= l[i * d + k] * r[k * d + j];
-            for (int64_t j = from; j < to; j++)
-                r[i * d + j] /= l[i * d + i];
-        }
-        for (int64_t i = d - 1; i >= 0; i--) {
-            for (int64_t k = i + 1; k < d; k++)
-                for (int64_t j = from; j < to; j++)
-                    r[i * d + j] -= l[k * d + i] * r[k * d + j];
-            for (int64_t j = from; j < to; j++)
-                r[i * d + j] /= l[i * d + i];
-        }
-    }
+    const double w = s->weight;
+    return (double)s->xr[i * d + j] / w - s->x[i] / w * (s->r[j] / w);
 }
 
 int zl_map_sums_solve(const struct zl_map_sums *s, int64_t d, struct zl_map *map, struct zl_error *err)
 {
     const size_t square = (size_t)(d * d);
-    double *c = malloc(square * sizeof *c), *r = malloc(square * sizeof *r), trace = 0, gain = 0;
+    double *c = malloc(square * sizeof *c), *r = malloc(square * sizeof *r), *work = malloc(zl_spd_work(d) * sizeof *work);
+    double trace = 0, gain = 0;
     map->a = calloc(square, sizeof(float));
     map->b = calloc((size_t)d, sizeof(float));
-    int rc = c && r && map->a && map->b ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory for a ridge map of width %d", (int)d);
+    int rc = c && r && work && map->a && map->b ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory for a ridge map of width %d", (int)d);
     if (rc)
         goto out;
     const double w = s->weight;
@@ -238,39 +202,32 @@ int zl_map_sums_solve(const struct zl_map_sums *s, int64_t d, struct zl_map *map
         for (int64_t j = 0; j < d; j++) {
             double mi = s->x[i] / w;
             c[i * d + j] = (double)s->xx[i * d + j] / w - mi * (s->x[j] / w);
-            r[i * d + j] = (double)s->xr[i * d + j] / w - mi * (s->r[j] / w);
+            r[i * d + j] = with_rest(s, d, i, j);
         }
     for (int64_t i = 0; i < d; i++)
         trace += c[i * d + i];
     for (int64_t i = 0; i < d; i++)
         c[i * d + i] += 1e-2 * trace / (double)d;
-    double *cov = malloc(square * sizeof *cov);
-    if (!cov) {
-        rc = zl_fail(err, ZL_EMEMORY, "out of memory for a ridge map of width %d", (int)d);
-        goto out;
-    }
-    memcpy(cov, r, square * sizeof *cov);
-    if (!(trace > 0) || !cholesky(c, d)) {
+    if (!(trace > 0) || !zl_spd_solve(c, r, d, work)) {
         rc = zl_fail(err, ZL_EINPUT, "the ridge map behind layer %u cannot be fitted: the hidden states do not vary",
                      map->landing);
     } else {
-        solve(c, r, d);
         for (int64_t i = 0; i < d; i++) {
             double b = (double)s->x0[i] + s->x[i] / w + (double)s->r0[i] + s->r[i] / w;
             for (int64_t j = 0; j < d; j++) {
                 double a = r[j * d + i] + (i == j);
                 map->a[i * d + j] = (float)a;
                 b -= a * ((double)s->x0[j] + s->x[j] / w);
-                gain += r[j * d + i] * cov[j * d + i];
+                gain += r[j * d + i] * with_rest(s, d, j, i);
             }
             map->b[i] = (float)b;
         }
         map->explained = gain;
     }
-    free(cov);
 out:
     free(c);
     free(r);
+    free(work);
     return rc;
 }
 

@@ -119,7 +119,7 @@ static void count_fit(const struct zl_setup *s, struct zl_sweep_plan *p)
     p->hidden_bytes = larger(p->hidden_bytes, times(bytes, p->n_maps + 1));
     p->records = larger(p->records, times(n, p->n_maps + 1));
     p->largest = larger(p->largest, times(times(s->order.largest_micro_tokens, d), sizeof(float)));
-    p->fit_bytes = plus(times(times(d, d), 5 * sizeof(float) + 3 * sizeof(double)), /* sums, the map twice; the solver's squares */
+    p->fit_bytes = plus(times(times(d, d), 4 * sizeof(float) + 2 * sizeof(double)), /* sums, the map twice; the solver's squares */
                         times(times((uint64_t)s->pipeline.tokens, d), 4 * sizeof(float)));
 }
 

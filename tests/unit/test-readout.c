@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "model/readout.h"
+#include "model/spd.h"
 #include "tests/variant.h"
 
 enum { LAYERS = 5, D = 32, VOCAB = 260, SAMPLES = 4 };
@@ -202,9 +203,47 @@ static void hidden_states_that_do_not_vary_are_refused(void **state)
     batch_free(&batch);
 }
 
+/* Sizes around the blocks and strips of the solver; and a matrix that has no factor. */
+static void systems_are_solved_whatever_their_size(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 15, 16, 17, 31, 33, 64, 100};
+    double worst = 0;
+    for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++) {
+        const int64_t d = sizes[n];
+        double *c = malloc((size_t)(d * d) * 8), *copy = malloc((size_t)(d * d) * 8), *r = malloc((size_t)(d * d) * 8);
+        double *wanted = malloc((size_t)(d * d) * 8), *work = malloc(zl_spd_work(d) * 8);
+        for (int64_t i = 0; i < d; i++)
+            for (int64_t j = 0; j < d; j++) {
+                copy[i * d + j] = (i == j) + 0.4 / (1 + (double)((i - j) * (i - j)));
+                wanted[i * d + j] = sin((double)(i * 7 + j * 3));
+                c[i * d + j] = j <= i ? copy[i * d + j] : 1e300; /* the upper triangle is not looked at */
+            }
+        memcpy(r, wanted, (size_t)(d * d) * 8);
+        assert_true(zl_spd_solve(c, r, d, work));
+        for (int64_t i = 0; i < d; i++)
+            for (int64_t j = 0; j < d; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < d; k++)
+                    sum += copy[i * d + k] * r[k * d + j];
+                worst = fmax(worst, fabs(sum - wanted[i * d + j]));
+            }
+        copy[d * d - 1] = d == 1 ? -1 : copy[d * d - 1] - 2; /* the last pivot */
+        assert_false(zl_spd_solve(copy, r, d, work));
+        free(c);
+        free(copy);
+        free(r);
+        free(wanted);
+        free(work);
+    }
+    print_message("  residual %.1e, bound 1e-13\n", worst);
+    assert_true(worst < 1e-13);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(systems_are_solved_whatever_their_size),
         cmocka_unit_test(the_fitted_map_is_ridge_regression),
         cmocka_unit_test(the_map_does_not_depend_on_threads_or_on_other_maps),
         cmocka_unit_test(hidden_states_that_do_not_vary_are_refused),
