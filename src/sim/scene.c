@@ -53,6 +53,45 @@ static struct zl_sim_group everybody(const struct zl_scene *s)
     return all;
 }
 
+/* What a stage's work on a micro-batch takes on one core. */
+struct work {
+    double forward, loss, backward, update;
+};
+
+static struct work work_of(const struct zl_scene *s, const struct zl_partition *p, uint32_t k)
+{
+    const struct zl_cut *c = &p->cut[k];
+    const double own = c->n_own, ahead = c->n_shadow;
+    const bool has_loss = k + 1 == p->n || (s->schedule->local && !c->frozen);
+    return (struct work){
+        .forward = s->forward_ns ? s->forward_ns[k] : own * s->layer_ns,
+        .loss = s->loss_ns ? s->loss_ns[k] : has_loss ? ahead * s->layer_ns + s->readout_ns : 0,
+        .backward = s->backward_ns ? s->backward_ns[k] : (own + ahead) * s->layer_ns * s->backward,
+        .update = (own + ahead) * s->update_ns,
+    };
+}
+
+/* A core each, and every further one to the worker whose stages cost most a core, as train does it. */
+static void share_cores(const struct zl_scene *s, struct zl_sim_plan *plan)
+{
+    double work[ZL_SIM_STAGES] = {0};
+    const uint32_t workers = plan->request.workers;
+    for (uint32_t k = 0; k < plan->partition.n; k++) {
+        const struct work w = work_of(s, &plan->partition, k);
+        const bool frozen = plan->partition.cut[k].frozen;
+        work[plan->request.worker[k]] += w.forward + (frozen ? 0 : w.loss + w.backward);
+    }
+    for (uint32_t w = 0; w < workers; w++)
+        plan->group[w] = (struct zl_sim_group){1, 1};
+    for (uint32_t left = s->cores > workers ? s->cores - workers : 0; left > 0; left--) {
+        uint32_t most = 0;
+        for (uint32_t w = 1; w < workers; w++)
+            if (work[w] / plan->group[w].cores > work[most] / plan->group[most].cores)
+                most = w;
+        plan->group[most].cores++;
+    }
+}
+
 static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_error *err)
 {
     struct zl_places places;
@@ -64,14 +103,12 @@ static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_e
                        s->n_groups, (unsigned long long)s->stages);
     zl_places_choose(&places, together ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD, n, together ? n : (uint32_t)s->stages, teams);
     plan->request.workers = places.n_workers;
-    for (uint32_t w = 0; w < places.n_workers; w++) {
-        const uint32_t even = s->cores / places.n_workers, rest = s->cores % places.n_workers;
-        plan->group[w] = together      ? everybody(s)
-                         : s->n_groups ? s->group[w]
-                                       : (struct zl_sim_group){even + (w < rest), 1};
-    }
     for (uint32_t k = 0; k < n; k++)
         plan->request.worker[k] = places.worker_of[k];
+    if (!together && !s->n_groups)
+        share_cores(s, plan);
+    for (uint32_t w = 0; w < places.n_workers && (together || s->n_groups); w++)
+        plan->group[w] = together ? everybody(s) : s->group[w];
     return 0;
 }
 
@@ -85,16 +122,14 @@ static struct zl_sim_cost cost_of(const struct zl_scene *s, const struct zl_sim_
 {
     const struct zl_cut *c = &plan->partition.cut[k];
     const struct zl_sim_group *g = &plan->group[plan->request.worker[k]];
-    const bool last = k + 1 == plan->partition.n;
-    const double own = c->n_own, ahead = c->n_shadow;
-    const double loss = last || (s->schedule->local && !c->frozen) ? ahead * s->layer_ns + s->readout_ns : 0;
-    const double held = c->frozen ? 1 : own + ahead;
+    const struct work w = work_of(s, &plan->partition, k);
+    const uint64_t held = c->frozen ? 1 : c->n_own + c->n_shadow;
     return (struct zl_sim_cost){
-        .forward_ns = on(s, g, s->forward_ns ? s->forward_ns[k] : own * s->layer_ns),
-        .loss_ns = on(s, g, s->loss_ns ? s->loss_ns[k] : loss),
-        .backward_ns = on(s, g, s->backward_ns ? s->backward_ns[k] : (own + ahead) * s->layer_ns * s->backward),
-        .update_ns = on(s, g, (own + ahead) * s->update_ns),
-        .activation_bytes = (uint64_t)held * s->layer_bytes + s->input_bytes,
+        .forward_ns = on(s, g, w.forward),
+        .loss_ns = on(s, g, w.loss),
+        .backward_ns = on(s, g, w.backward),
+        .update_ns = on(s, g, w.update),
+        .activation_bytes = held * s->layer_bytes + s->input_bytes,
         .input_bytes = s->input_bytes,
     };
 }
