@@ -193,9 +193,8 @@ if unshare -m bash small.sh true 2>/dev/null; then
     small 1 "$writer" -k 3 small 1
     said 'small/checkpoints: 1.0 MiB are free on its file system, but 4 checkpoints of 0.4 MiB must fit'
     # it fills while the run goes on, and there is room again later
-    # shellcheck disable=SC2016
-    small 1 "$writer" -k 1 small 1 'sh:head -c 400000 /dev/zero >small/other' 2 "sh:$zerolock checkpoint verify small" 'sh:rm small/other' 3 \
-        "sh:$zerolock checkpoint verify small && ls small/checkpoints"
+    small 1 "$writer" -k 1 small 1 'sh:head -c 400000 /dev/zero >small/other' 2 "sh:$zerolock checkpoint verify small" \
+        'sh:rm small/other' 3 "sh:$zerolock checkpoint verify small && ls small/checkpoints"
     said 'step 2: lost: cannot create small/checkpoints/0000000002-step-2.zlc.tmp: No space left on device'
     said '0000000003-step-3.zlc'
     grep -qF .tmp <(tail -n 1 said) && fail "$what: a temporary file is left"

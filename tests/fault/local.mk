@@ -1,5 +1,5 @@
 # What must survive: the store of checkpoints under its own campaigns. The scene is shared with the unit tests of the store.
-STORE_TESTS = tests/unit/test-checkpoint tests/fault/test-crash-cut tests/fault/test-bit-flips
+STORE_TESTS = tests/unit/test-checkpoint tests/unit/test-generations tests/fault/test-crash-cut tests/fault/test-bit-flips
 check_PROGRAMS += $(STORE_TESTS)
 TESTS += $(STORE_TESTS)
 store_cflags = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
@@ -10,6 +10,10 @@ tests_unit_test_checkpoint_SOURCES = tests/unit/test-checkpoint.c $(store_header
 tests_unit_test_checkpoint_CFLAGS = $(store_cflags)
 tests_unit_test_checkpoint_CPPFLAGS = $(store_cppflags)
 tests_unit_test_checkpoint_LDADD = $(L_STORE) $(CMOCKA_LIBS)
+tests_unit_test_generations_SOURCES = tests/unit/test-generations.c $(store_headers)
+tests_unit_test_generations_CFLAGS = $(store_cflags) $(XXHASH_CFLAGS)
+tests_unit_test_generations_CPPFLAGS = $(store_cppflags)
+tests_unit_test_generations_LDADD = $(L_STORE) $(CMOCKA_LIBS)
 tests_fault_test_crash_cut_SOURCES = tests/fault/test-crash-cut.c tests/fault/recorder.h $(store_headers)
 tests_fault_test_crash_cut_CFLAGS = $(store_cflags)
 tests_fault_test_crash_cut_CPPFLAGS = $(store_cppflags)
@@ -35,3 +39,10 @@ check_PROGRAMS += tests/fault/other-format
 tests_fault_other_format_SOURCES = tests/fault/other-format.c
 tests_fault_other_format_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
 tests_fault_other_format_LDADD = $(XXHASH_LIBS)
+
+check_PROGRAMS += tests/fuzz/fuzz-checkpoint
+TESTS += tests/fuzz/fuzz-checkpoint
+tests_fuzz_fuzz_checkpoint_SOURCES = tests/fuzz/fuzz-checkpoint.c tests/fuzz/mutate.h tests/unit/format_files.h tests/unit/test.h
+tests_fuzz_fuzz_checkpoint_CFLAGS = $(store_cflags) $(XXHASH_CFLAGS)
+tests_fuzz_fuzz_checkpoint_CPPFLAGS = $(store_cppflags)
+tests_fuzz_fuzz_checkpoint_LDADD = $(L_STORE) $(CMOCKA_LIBS)
