@@ -361,6 +361,13 @@ static const struct zl_option options[] = {
      .also = "max-memory memory ram-limit",
      .help = "Stay below this much memory, the model's weights included: choose smaller micro-batches and computing again to fit, or say "
              "what would fit. The adapter is the same but for rounding."},
+    {.name = "activations",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(activations),
+     .choices = zl_activations_names,
+     .fallback = "f32",
+     .also = "activation-dtype activation-type",
+     .help = "Format in which activations are kept between forward and backward. bf16: half the memory, gradients of rounded activations."},
     {.name = "recompute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(recompute),

@@ -19,7 +19,7 @@ libzl_kernel_la_LIBADD =
 isa_sources = \
 	src/kernel/isa/attention.c src/kernel/isa/attention_backward.c src/kernel/isa/attention_one.c \
 	src/kernel/isa/dequant.c src/kernel/isa/dot.c src/kernel/isa/pack.c src/kernel/isa/quants.h src/kernel/isa/skinny.c src/kernel/isa/unit.h \
-	src/kernel/isa/gated.c src/kernel/isa/head.c src/kernel/isa/micro.c src/kernel/isa/norm.c src/kernel/isa/peak.c src/kernel/isa/rope.c \
+	src/kernel/isa/gated.c src/kernel/isa/halves.c src/kernel/isa/head.c src/kernel/isa/micro.c src/kernel/isa/norm.c src/kernel/isa/peak.c src/kernel/isa/rope.c \
 	src/kernel/isa/lanes.h src/kernel/isa/lanes-vec.h src/kernel/isa/unit512.h \
 	src/kernel/isa/softmax.h src/kernel/isa/tile.h src/kernel/isa/update.c src/kernel/isa/vec.h
 isa_cflags = $(AM_CFLAGS) -ffp-contract=off

@@ -29,6 +29,8 @@ ZL_ISA_DECLARE(void, zl_gated_backward_row,
                 const float *up, float *dgate, float *dup, float *h));
 
 ZL_ISA_DECLARE(void, zl_add_range, (int64_t n, const float *x, float *y));
+ZL_ISA_DECLARE(void, zl_narrow_range, (int64_t n, const float *x, uint16_t *y));
+ZL_ISA_DECLARE(void, zl_widen_range, (int64_t n, const uint16_t *x, float *y));
 ZL_ISA_DECLARE(double, zl_sum_squares_range, (const float *x, int64_t n));
 
 /* The constants of one AdamW step, rounded from double once. */

@@ -104,6 +104,28 @@ void zl_add(const struct zl_team *team, int64_t n, const float *x, float *y)
     }
 }
 
+void zl_narrow(const struct zl_team *team, int64_t n, const float *x, uint16_t *y)
+{
+    int threads = threads_for(team, n);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        int me = omp_get_thread_num(), of = omp_get_num_threads();
+        int64_t from = share(n, me, of), to = share(n, me + 1, of);
+        ZL_ISA_PICK(zl_narrow_range)(to - from, x + from, y + from);
+    }
+}
+
+void zl_widen(const struct zl_team *team, int64_t n, const uint16_t *x, float *y)
+{
+    int threads = threads_for(team, n);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        int me = omp_get_thread_num(), of = omp_get_num_threads();
+        int64_t from = share(n, me, of), to = share(n, me + 1, of);
+        ZL_ISA_PICK(zl_widen_range)(to - from, x + from, y + from);
+    }
+}
+
 double zl_sum_squares(const float *x, int64_t n)
 {
     return ZL_ISA_PICK(zl_sum_squares_range)(x, n);

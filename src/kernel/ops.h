@@ -40,6 +40,10 @@ void zl_gated_backward(const struct zl_team *team, enum zl_activation act, int64
 /* y[i] += x[i], n elements. */
 void zl_add(const struct zl_team *team, int64_t n, const float *x, float *y);
 
+/* y[n] = x[n] as bfloat16, rounded to nearest even (a NaN stays one), and back, exactly. */
+void zl_narrow(const struct zl_team *team, int64_t n, const float *x, uint16_t *y);
+void zl_widen(const struct zl_team *team, int64_t n, const uint16_t *x, float *y);
+
 /* Sum of squares in double in one fixed order, whatever the team. */
 double zl_sum_squares(const float *x, int64_t n);
 

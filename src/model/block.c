@@ -21,6 +21,8 @@ static const float *forward(struct zl_block *b, const struct zl_tokens *tok, con
         b->acts[i].x = x;
         zl_layer_forward(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i), tok, &b->acts[i],
                          &b->work, NULL);
+        if (b->kept)
+            zl_kept_put(&b->team, &b->kept[i], &b->model->config, zl_block_lora(b, i), tok->t, &b->acts[i]);
         x = b->acts[i].y;
     }
     return x;
@@ -74,7 +76,13 @@ static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
 {
     const uint32_t last = zl_block_layers(b) - 1; /* its activations are still there: nothing overwrote them */
     for (uint32_t i = zl_block_layers(b); i-- > 0;) {
-        if (i != last)
+        if (b->kept && i > 0) {
+            zl_kept_output(&b->team, &b->kept[i - 1], &b->model->config, tok->t, b->acts[i - 1].y);
+            b->acts[i].x = b->acts[i - 1].y;
+        }
+        if (b->kept)
+            zl_kept_get(&b->team, &b->kept[i], &b->model->config, zl_block_lora(b, i), tok->t, &b->acts[i]);
+        if (i != last || b->kept)
             zl_layer_again(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i), tok, &b->acts[i],
                            &b->work, b->mode);
         zl_layer_backward(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i),

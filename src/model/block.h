@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "model/kept.h"
 #include "model/layer.h"
 
 struct zl_block_spec {
@@ -32,6 +33,7 @@ struct zl_block_spec {
     int64_t keep_tokens; /* micro-batches up to so many tokens are computed as `recompute` says; a larger one computes again as much
                             as it must to live in the memory of those. 0: all */
     int64_t longest; /* the longest sequence */
+    bool halves;     /* keep activations as bfloat16: see model/kept.h */
     uint32_t slots;  /* micro-batches that may be forwarded and wait for their backward at one time; 0: 1 */
     bool need_dx;    /* the backward's d loss / d x is wanted, in dx */
     const struct zl_arena *lent; /* activations and scratch live here, beside those of other blocks that never compute at the same time;
@@ -55,12 +57,14 @@ struct zl_block {
     const float *in_use;  /* weights that forward and backward compute with: w, or older ones [n] that the owner kept */
     struct zl_acts *all_acts; /* [slots][n_own + n_shadow layers] */
     struct zl_acts *acts; /* of the selected slot; the last one's y is u */
+    struct zl_kept *all_kept, *kept; /* likewise, of activations kept as bfloat16; NULL: they are not */
     enum zl_recompute *modes; /* [slots] */
     struct zl_work work;
     float *rows[3];     /* [tokens][d]: u, z and normed rows at the labelled positions */
     float *rstd, *loss; /* [tokens] */
     int32_t *row_at, *target, *argmax; /* [tokens] */
     float *dx;          /* [tokens][d] of the selected slot */
+    float *gradient;    /* dx where activations are kept as bfloat16 */
     struct zl_arena state, activations;
     uint64_t slot_bytes, fixed_mark; /* of the arena: what a slot may take; where the slots begin, behind scratch and working memory */
     uint32_t slot;                   /* the selected one */

@@ -53,11 +53,42 @@ static void take_state(struct zl_block *b, struct zl_arena *a)
     b->v = zl_arena_take(a, b->n * sizeof(float));
 }
 
+/* Float32 buffers that all layers of the slot share, wide enough for each; norms' factors and attention's logarithms of each layer; the rest
+ * as halves. */
+static void take_halves(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
+{
+    const struct zl_config *c = &b->model->config;
+    const uint32_t n = zl_block_layers(b);
+    const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
+    struct zl_lora_layer widest = {0};
+    struct zl_acts shared;
+    for (uint32_t i = 0; i < n; i++)
+        for (int g = 0; g < ZL_GROUPS; g++)
+            if (widest.group_r[g] < zl_block_lora(b, i)->group_r[g])
+                widest.group_r[g] = zl_block_lora(b, i)->group_r[g];
+    zl_acts_take(a, &shared, c, &widest, tokens);
+    float *other = n > 1 ? zl_arena_take(a, rows) : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        b->acts[i] = shared;
+        if (i) {
+            b->acts[i].rstd_attn = zl_arena_take(a, t * sizeof(float));
+            b->acts[i].rstd_mlp = zl_arena_take(a, t * sizeof(float));
+            b->acts[i].lse = zl_arena_take(a, t * c->heads * sizeof(float));
+        }
+        b->acts[i].y = i % 2 ? other : shared.y;
+        zl_kept_take(a, &b->kept[i], c, zl_block_lora(b, i), tokens, mode, i + 1 < n);
+    }
+}
+
 /* What the layers of a slot keep. */
 static void take_layers(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
 {
     const struct zl_config *c = &b->model->config;
     const uint64_t rows = (uint64_t)tokens * c->d * sizeof(float);
+    if (b->kept) {
+        take_halves(b, a, tokens, mode);
+        return;
+    }
     for (uint32_t i = 0; i < zl_block_layers(b); i++) {
         if (i == 0) {
             zl_acts_take(a, &b->acts[i], c, zl_block_lora(b, i), tokens);
@@ -83,6 +114,8 @@ static void take_work(struct zl_block *b, struct zl_arena *a, int64_t tokens)
     const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
     const struct zl_lora *wider = b->own.n ? &b->own : &b->shadow;
     zl_work_take(a, &b->work, c, wider, tokens, s->train);
+    if (b->kept)
+        b->gradient = zl_arena_take(a, rows); /* the last output's place is not free: it is one of two that take turns */
     if (!s->has_loss)
         return;
     /* Between forward and backward the wide buffer is free for the labelled rows. */
@@ -152,7 +185,8 @@ void zl_block_select(struct zl_block *b, uint32_t slot)
     b->slot = slot;
     b->acts = b->all_acts + (size_t)slot * zl_block_layers(b);
     b->mode = b->modes[slot];
-    b->dx = b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL;
+    b->kept = b->all_kept ? b->all_kept + (size_t)slot * zl_block_layers(b) : NULL;
+    b->dx = b->kept ? b->gradient : b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL;
 }
 
 /* Pointers move, nothing is allocated. */
@@ -167,6 +201,8 @@ void zl_block_arrange(struct zl_block *b, int64_t tokens)
     b->kept_bytes = zl_arena_mark(&b->activations) - b->fixed_mark - b->slot * b->slot_bytes;
     if (n_slots(b) == 1)
         take_work(b, &b->activations, tokens);
+    if (b->kept)
+        b->dx = b->gradient;
 }
 
 static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl_block_spec *spec, struct zl_error *err)
@@ -177,7 +213,9 @@ static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl
     b->all_acts = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_acts);
     b->modes = calloc(n_slots(b), sizeof *b->modes);
     b->acts = b->all_acts;
-    return b->all_acts && b->modes ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (spec->halves && spec->train)
+        b->kept = b->all_kept = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_kept);
+    return b->all_acts && b->modes && (b->kept || !spec->halves || !spec->train) ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
 }
 
 int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
@@ -264,6 +302,7 @@ void zl_block_close(struct zl_block *b)
     zl_lora_free(&b->shadow);
     free(b->all_acts);
     free(b->modes);
+    free(b->all_kept);
     if (!b->spec.lent_state)
         zl_arena_close(&b->state);
     if (!b->spec.lent)

@@ -8,6 +8,7 @@ libzl_model_la_SOURCES = \
 	src/model/config_gguf.c \
 	src/model/config_hf.c \
 	src/model/decoder.c src/model/decoder.h \
+	src/model/kept.c src/model/kept.h \
 	src/model/layer.c src/model/layer.h \
 	src/model/lora.c src/model/lora.h \
 	src/model/model.c src/model/model.h \

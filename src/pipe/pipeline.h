@@ -14,6 +14,7 @@ struct zl_pipeline_options {
     const struct zl_lora_spec *lora;
     const struct zl_adapter *adapter;  /* start from it; NULL: B = 0 */
     enum zl_recompute recompute;
+    bool halves;                       /* activations kept as bfloat16 */
     enum zl_compute compute;
     const float *const *map_a, *const *map_b; /* [stages]; entries NULL where the cut has no map */
     const int32_t *subset, *subset_index; /* of the local heads; NULL: the whole vocabulary. The last stage's is always whole. */

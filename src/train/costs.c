@@ -99,7 +99,7 @@ int zl_costs_measure(const struct zl_setup *s, struct zl_costs *c, struct zl_err
     const uint32_t layers = s->corpus.model.config.layers, n = layers < LAYERS ? layers : LAYERS;
     const struct zl_pipeline_options *o = &s->pipeline;
     const struct zl_packet_layout l = zl_packet_layout((uint64_t)o->tokens, (uint64_t)o->seqs, 0);
-    const struct zl_block_spec spec = {.first = layers - n, .n_own = n, .train = true, .has_loss = true, .recompute = o->recompute,
+    const struct zl_block_spec spec = {.first = layers - n, .n_own = n, .train = true, .has_loss = true, .recompute = o->recompute, .halves = o->halves,
                                        .compute = o->compute, .lora = o->lora, .adapter = o->adapter, .seed = o->seed,
                                        .tokens = o->tokens, .keep_tokens = o->keep_tokens, .longest = o->longest};
     struct zl_packet *p = l.bytes < SIZE_MAX ? aligned_alloc(64, (size_t)(l.bytes + 63) / 64 * 64) : NULL;

@@ -18,6 +18,7 @@
 enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
 enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
 enum zl_spill_type { ZL_SPILL_F32, ZL_SPILL_BF16 };
+enum zl_activations { ZL_ACTIVATIONS_F32, ZL_ACTIVATIONS_BF16 };
 enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
 
 struct zl_train_options {
@@ -68,6 +69,7 @@ struct zl_train_options {
 
     /* machine */
     uint64_t memory_limit; /* bytes; 0: none */
+    enum zl_activations activations; /* in what they are kept between forward and backward */
     enum zl_recompute recompute; /* with a limit: at least this */
     uint64_t seed;
     uint64_t threads; /* 0: all usable cores */
@@ -81,7 +83,7 @@ struct zl_train_options {
 };
 
 /* What people call the values of these enums, by value; NULL behind the last. */
-extern const char *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[],
+extern const char *const zl_activations_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[],
     *const zl_spill_type_names[];
 
 #endif

@@ -114,7 +114,8 @@ static void print_memory(const struct zl_setup *s, FILE *f)
     fprintf(f, "\nmemory, MiB\n");
     fprintf(f, "  %8.1f  weights, mapped from the file\n", mib(s->corpus.model.weight_bytes));
     fprintf(f, "  %8.1f  adapters and optimizer\n", mib(state));
-    fprintf(f, "  %8.1f  activations and scratch, %s\n", mib(s->plan.activation_bytes), recomputes[s->pipeline.recompute]);
+    fprintf(f, "  %8.1f  activations and scratch, %s%s\n", mib(s->plan.activation_bytes), recomputes[s->pipeline.recompute],
+            s->pipeline.halves ? ", as bfloat16" : "");
     fprintf(f, "  %8.1f  rings and what waits in the stages\n", mib(s->plan.ring_bytes + waiting));
     fprintf(f, "  %8.1f  program, tokenizer, data\n", mib(s->pss_before));
     fprintf(f, "  %8.1f  in all, at most\n", mib(zl_setup_expected_bytes(s)));

@@ -209,6 +209,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .lora = &s->lora,
         .adapter = s->init.n ? &s->init : NULL,
         .recompute = recompute,
+        .halves = o->activations == ZL_ACTIVATIONS_BF16,
         .compute = o->compute,
         .map_a = s->readouts.a,
         .map_b = s->readouts.b,
@@ -428,6 +429,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "map_tokens", zl_json_count(s->readouts.tokens));
     json_object_set_new(r, "lr", json_real(o->lr));
     json_object_set_new(r, "seed", zl_json_count(o->seed));
+    json_object_set_new(r, "activations", json_string(zl_activations_names[o->activations]));
     json_object_set_new(r, "recompute", json_string(zl_recompute_names[s->pipeline.recompute]));
     json_object_set_new(r, "compute", json_string(zl_compute_names[s->pipeline.compute]));
     json_object_set_new(r, "planned_bytes", zl_json_count(s->plan.total_bytes));

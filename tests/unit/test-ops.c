@@ -1,5 +1,6 @@
 /* The small operations: references against finite differences, fast kernels against references,
  * edges of shapes and of numbers. */
+#include "kernel/dequant.h"
 #include "kernel/ops.h"
 #include "kernel/profile.h"
 #include "kernel/reference.h"
@@ -298,6 +299,38 @@ static void results_do_not_depend_on_threads(void **state)
     free(x), free(w), free(dy), free(cs);
 }
 
+/* Every half there is comes back; between two neighbours the nearer one is taken, on ties the even one; NaN stays NaN. */
+static void halves_are_rounded_to_nearest_even(void **state)
+{
+    (void)state;
+    enum { N = 65536 };
+    struct zl_team two = {.threads = 2};
+    float *x = malloc(N * sizeof *x);
+    uint16_t *h = malloc(N * sizeof *h), *back = malloc(N * sizeof *back);
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < N; i++)
+        h[i] = (uint16_t)i;
+    zl_widen(&two, N, h, x);
+    zl_narrow(&two, N, x, back);
+    for (uint32_t i = 0; i < N; i++)
+        wrong += isnan(x[i]) ? !isnan(zl_bf16_to_f32(back[i])) : back[i] != h[i];
+    assert_int_equal(wrong, 0);
+    for (uint32_t low = 0x7fff; low <= 0x8001; low++) {
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t u = i << 16 | low;
+            memcpy(&x[i], &u, sizeof u);
+        }
+        zl_narrow(&two, N, x, back);
+        for (uint32_t i = 0; i < N; i++) {
+            const bool up = low > 0x8000 || (low == 0x8000 && (i & 1));
+            wrong += isnan(x[i]) ? !isnan(zl_bf16_to_f32(back[i])) : back[i] != i + up;
+        }
+    }
+    print_message("  %llu of %d halves wrong (bound 0)\n", (unsigned long long)wrong, 4 * N);
+    assert_int_equal(wrong, 0);
+    free(x), free(h), free(back);
+}
+
 static void nothing_to_do_is_fine(void **state)
 {
     (void)state;
@@ -335,6 +368,7 @@ int main(void)
         cmocka_unit_test(adamw_matches_reference_over_steps),
         cmocka_unit_test(sum_of_squares_is_that_of_doubles),
         cmocka_unit_test(results_do_not_depend_on_threads),
+        cmocka_unit_test(halves_are_rounded_to_nearest_even),
         cmocka_unit_test(nothing_to_do_is_fine),
         cmocka_unit_test(a_profile_counts_each_kernel_under_its_part),
     };

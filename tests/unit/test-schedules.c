@@ -78,6 +78,34 @@ static void flushing_schedules_give_the_bits_of_backpropagation(void **state)
     }
 }
 
+/* Kept as bfloat16, the gradients are those of rounded activations; a stage's input is not rounded, so each cut has bits of its own, but
+ * they depend on nothing else. */
+static void halved_activations_give_the_same_bits_wherever_stages_run(void **state)
+{
+    (void)state;
+    for (int kind = ZL_SCHEDULE_BP; kind <= ZL_SCHEDULE_ASYNC; kind++) {
+        struct zl_train_options o = fresh();
+        size_t size, whole_size;
+        o.schedule = (enum zl_schedule_kind)kind;
+        o.stages = kind == ZL_SCHEDULE_BP ? 1 : 3;
+        o.recompute = kind == ZL_SCHEDULE_GPIPE ? ZL_RECOMPUTE_SELECTIVE : ZL_RECOMPUTE_NONE;
+        char *whole = bytes_of(o, &whole_size);
+        struct zl_train_options half = o, other = o;
+        half.output = fresh().output;
+        half.activations = ZL_ACTIVATIONS_BF16;
+        char *expected = bytes_of(half, &size);
+        assert_int_equal(size, whole_size);
+        assert_memory_not_equal(whole, expected, size);
+        other.output = fresh().output;
+        other.activations = ZL_ACTIVATIONS_BF16;
+        other.threads = 1;
+        other.placement = ZL_PLACEMENT_STACKED;
+        assert_same(zl_schedule_names[kind], other, expected, size);
+        free(whole);
+        free(expected);
+    }
+}
+
 static void placement_changes_no_bit(void **state)
 {
     (void)state;
@@ -125,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flushing_schedules_give_the_bits_of_backpropagation),
+        cmocka_unit_test(halved_activations_give_the_same_bits_wherever_stages_run),
         cmocka_unit_test(placement_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
