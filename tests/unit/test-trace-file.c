@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "train/trace.h"
+#include "train/trace_costs.h"
 
 static char dir[64];
 
@@ -186,6 +186,46 @@ static void what_is_no_trace_of_ours_is_refused(void **state)
     }
 }
 
+/* Bytes changed, lines cut and doubled: every file reads or is refused, whatever it says. */
+static void a_damaged_trace_does_no_harm(void **state)
+{
+    (void)state;
+    static char good[16384], bad[2 * sizeof good];
+    unsigned seed = 1, refused = 0;
+    write_to(path("t.json"), 100);
+    FILE *f = fopen(path("t.json"), "r");
+    const size_t n = fread(good, 1, sizeof good, f);
+    fclose(f);
+    assert_true(n > 500 && n < sizeof good);
+    for (int i = 0; i < 2000; i++) {
+        struct zl_traced r;
+        struct zl_trace_costs c;
+        size_t m = n;
+        memcpy(bad, good, n);
+        for (int edits = 1 + i % 3; edits > 0; edits--) {
+            seed = seed * 1664525u + 1013904223u;
+            const size_t at = (seed >> 8) % m;
+            if (seed % 5 == 0)
+                m = at + 1;
+            else if (seed % 5 == 1 && m + 50 < sizeof bad && at + 50 < m)
+                memmove(bad + at + 50, bad + at, m - at), m += 50;
+            else
+                bad[at] = "0123456789,:{}[]\"-e.\n\0x"[seed / 7 % 24];
+        }
+        f = fopen(path("bad.json"), "w");
+        fwrite(bad, 1, m, f);
+        fclose(f);
+        if (zl_trace_read(path("bad.json"), &r, NULL)) {
+            refused++;
+            continue;
+        }
+        zl_trace_costs(&r, "bad.json", &c, NULL);
+        zl_traced_free(&r);
+    }
+    print_message("  %u of 2000 refused\n", refused);
+    assert_true(refused > 500 && refused < 2000);
+}
+
 static void room_grows_with_the_run_up_to_a_bound(void **state)
 {
     (void)state;
@@ -204,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_run_that_fails_leaves_an_old_trace_alone_and_no_new_one),
         cmocka_unit_test(a_place_that_cannot_be_written_is_known_at_once),
         cmocka_unit_test(what_is_no_trace_of_ours_is_refused),
+        cmocka_unit_test(a_damaged_trace_does_no_harm),
         cmocka_unit_test(room_grows_with_the_run_up_to_a_bound),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
