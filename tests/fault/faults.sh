@@ -78,7 +78,7 @@ for back_end in pwrite $rings; do
     # shellcheck disable=SC2086
     write 1 "$w:1-:EINVAL" $p run 1
     said 'Invalid argument'
-    for call in openat fallocate renameat; do
+    for call in openat fallocate close renameat; do
         # shellcheck disable=SC2086
         write 1 "$call:1:ENOSPC" $p run 1 2
         said 'step 1: lost: '

@@ -2,8 +2,8 @@
  * A preload object that lets system calls fail: ZL_INJECT="CALL:FIRST[-[LAST]]:ERROR,...", the calls of that name from the FIRST to the
  * LAST (only the first; "3-": from the third on) fail with ERROR, an errno's name, or "short": half of what was asked for is written.
  *
- * CALL: openat fallocate pwrite fsync renameat unlinkat, and of io_uring: setup register enter, and ring-write and ring-fsync, whose
- * results are changed when they come in. Calls are counted in the whole process.
+ * CALL: openat (that makes a file) fallocate pwrite fsync close (of what was made so) renameat unlinkat, and of io_uring: setup register
+ * enter, and ring-write and ring-fsync, whose results are changed when they come in. Calls are counted in the whole process.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,11 +30,12 @@ static const struct {
               {"EINVAL", EINVAL}, {"ENOSYS", ENOSYS}, {"EPERM", EPERM},   {"ENOMEM", ENOMEM}, {"EACCES", EACCES},
               {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"short", SHORT}};
 
-static const char *const calls[] = {"openat",   "fallocate", "pwrite",   "fsync", "renameat",  "unlinkat",
-                                    "setup",    "register",  "enter",    "ring-write", "ring-fsync"};
-enum { OPENAT, FALLOCATE, PWRITE, FSYNC, RENAMEAT, UNLINKAT, SETUP, REGISTER, ENTER, RING_WRITE, RING_FSYNC, CALLS };
+static const char *const calls[] = {"openat", "fallocate", "pwrite", "fsync",  "close",      "renameat",
+                                    "unlinkat", "setup", "register", "enter", "ring-write", "ring-fsync"};
+enum { OPENAT, FALLOCATE, PWRITE, FSYNC, CLOSE, RENAMEAT, UNLINKAT, SETUP, REGISTER, ENTER, RING_WRITE, RING_FSYNC, CALLS };
 
 static atomic_ulong made[CALLS];
+static atomic_int made_fd = -1; /* the file that was made last */
 
 static int error_named(const char *name, size_t length)
 {
@@ -91,7 +92,20 @@ int openat(int folder, const char *path, int flags, ...)
         va_end(ap);
     }
     const int error = flags & O_CREAT ? verdict(OPENAT) : 0;
-    return error ? refuse(error) : real(folder, path, flags, mode);
+    const int fd = error ? refuse(error) : real(folder, path, flags, mode);
+    if (flags & O_CREAT)
+        made_fd = fd;
+    return fd;
+}
+
+int close(int fd)
+{
+    REAL(close);
+    const int error = fd >= 0 && fd == made_fd ? verdict(CLOSE) : 0;
+    if (fd == made_fd)
+        made_fd = -1;
+    const int rc = real(fd); /* closed it is, whatever it says */
+    return error ? refuse(error) : rc;
 }
 
 int fallocate(int fd, int mode, off_t offset, off_t length)
