@@ -10,14 +10,12 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #ifdef HAVE_LIBURING
 #include <liburing.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
-#include "base/file.h"
+#include "store/denied.h"
 #include "store/format.h"
 
 #define SYNC ZL_DISK_ROOMS /* user data of the sync; a write's is the number of its room */
@@ -206,26 +204,10 @@ const struct zl_disk_ops zl_disk_uring = {
     .sync_folder = zl_disk_sync_folder,
 };
 
-/* The true reason, as far as the system tells: an errno alone would leave the user to guess between kernel, sysctl, filter and limit. */
-static void explain(int rc, const char *what, uint64_t locked_bytes, char note[256])
+static void explain(int rc, const char *call, uint64_t locked_bytes, char note[256])
 {
-    char reason[160], *text = NULL;
-    struct rlimit limit = {0};
-    int disabled = 0;
-    if (zl_file_read("/proc/sys/kernel/io_uring_disabled", 64, &text, NULL, NULL) == 0)
-        disabled = text[0] - '0';
-    free(text);
-    if (rc == -ENOSYS)
-        snprintf(reason, sizeof reason, "this kernel does not have it, or a filter (seccomp) hides it");
-    else if (rc == -EPERM && (disabled == 1 || disabled == 2))
-        snprintf(reason, sizeof reason, "it is switched off by the system (kernel.io_uring_disabled = %d)", disabled);
-    else if (rc == -EPERM || rc == -EACCES)
-        snprintf(reason, sizeof reason, "a security filter (seccomp or LSM) denies it: %s", strerror(-rc));
-    else if (rc == -ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < RLIM_INFINITY)
-        snprintf(reason, sizeof reason, "it must lock %llu KiB of memory and the limit is %llu KiB (ulimit -l)",
-                 (unsigned long long)locked_bytes / 1024, (unsigned long long)limit.rlim_cur / 1024);
-    else
-        snprintf(reason, sizeof reason, "%s: %s", what, strerror(-rc));
+    char reason[ZL_DENIED_TEXT];
+    zl_denied_reason(rc, call, locked_bytes, reason);
     snprintf(note, 256, "checkpoints are written by pwrite, io_uring is not to be had: %s", reason);
 }
 
@@ -255,23 +237,23 @@ int zl_disk_uring_open(struct zl_disk *d, char note[256])
     struct ring *r = calloc(1, sizeof *r);
     if (!r)
         return -ENOMEM;
-    const char *what = "io_uring_setup";
+    const char *call = "io_uring_setup";
     int rc = io_uring_queue_init(2 * ZL_DISK_ROOMS, &r->io, 0);
     if (rc < 0) {
-        explain(rc, what, locked, note);
+        explain(rc, call, locked, note);
         free(r);
         return rc;
     }
     for (uint32_t i = 0; i < ZL_DISK_ROOMS; i++)
         rooms[i] = (struct iovec){.iov_base = d->rooms + (size_t)i * d->room_bytes, .iov_len = d->room_bytes};
-    what = "io_uring_register";
+    call = "io_uring_register";
     rc = io_uring_register_buffers(&r->io, rooms, ZL_DISK_ROOMS);
     if (rc >= 0) {
-        what = "io_uring_enter";
+        call = "io_uring_enter";
         rc = try_out(&r->io);
     }
     if (rc < 0) {
-        explain(rc, what, locked, note);
+        explain(rc, call, locked, note);
         io_uring_queue_exit(&r->io);
         free(r);
         return rc;

@@ -3,6 +3,7 @@ libzl_store_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS) $(LIBURING_CFLAGS) $(JANSS
 libzl_store_la_SOURCES = \
 	src/store/checkpoint.c src/store/checkpoint.h src/store/checkpoint_impl.h \
 	src/store/commit.c \
+	src/store/denied.c src/store/denied.h \
 	src/store/disk.c src/store/disk.h \
 	src/store/disk_plain.c \
 	src/store/disk_uring.c \

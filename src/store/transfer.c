@@ -17,6 +17,7 @@
 #endif
 
 #include "base/log.h"
+#include "store/denied.h"
 
 #define MOST_AT_ONCE (UINT64_C(1) << 30) /* of one system call */
 
@@ -113,9 +114,12 @@ int zl_transfers_open(struct zl_transfers **out, unsigned depth, const struct zl
 #ifdef HAVE_LIBURING
     int rc = calls ? -ENOSYS : io_uring_queue_init(depth, &q->ring, 0);
     q->uring = rc == 0;
-    if (rc && !calls)
-        zl_note_once("transfers without io_uring", "io_uring cannot be had (%s): the disk is read and written without it, and waited for",
-                     strerror(-rc));
+    if (rc && !calls) {
+        char reason[ZL_DENIED_TEXT];
+        zl_denied_reason(rc, "io_uring_setup", 0, reason);
+        zl_note_once("transfers without io_uring", "the disk is read and written by pread and pwrite, and waited for; io_uring is not to be "
+                     "had: %s", reason);
+    }
 #else
     (void)depth;
 #endif
