@@ -15,6 +15,7 @@
 #include <liburing.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "store/denied.h"
 #include "store/format.h"
 
@@ -76,6 +77,8 @@ static void wrote(struct zl_disk *d, uint32_t i, int res)
     }
     if (res <= 0 && !f->error)
         f->error = res ? res : -EIO;
+    if (res == -EINVAL || res == -EOPNOTSUPP) /* that is no word about the disk: this kernel's ring cannot do it */
+        r->broken = true;
     q->file = NULL;
 }
 
@@ -128,6 +131,7 @@ static void wait_all(struct zl_disk *d)
 static int create(struct zl_disk *d, struct zl_disk_file *f, const char *name, uint64_t bytes)
 {
     if (((struct ring *)d->ring)->broken) {
+        zl_note_once("checkpoints without io_uring", "checkpoints are written by pwrite from now on: io_uring has failed");
         zl_disk_uring_close(d);
         d->ops = &zl_disk_plain;
     }

@@ -68,6 +68,13 @@ for back_end in pwrite $rings; do
         said 'Input/output error'
         left 0000000002-step-2.zlc
         # shellcheck disable=SC2086
+        write 1 "$s:1:ENOSPC" $p $buffered run 1 2
+        left 0000000002-step-2.zlc
+        # little memory: a stage that waits for room learns that the generation is lost
+        # shellcheck disable=SC2086
+        write 1 "$w:1:ENOSPC" $p $buffered -m 1 run 1 2
+        left 0000000002-step-2.zlc
+        # shellcheck disable=SC2086
         write 0 "$s:1:EINTR" $p $buffered run 1 2
         left 0000000001-step-1.zlc 0000000002-step-2.zlc
     done
@@ -76,8 +83,10 @@ for back_end in pwrite $rings; do
     write 0 "$w:1:EINVAL" $p run 1 2
     left 0000000001-step-1.zlc 0000000002-step-2.zlc
     # shellcheck disable=SC2086
-    write 1 "$w:1-:EINVAL" $p run 1
+    write 1 "$w:1-:EINVAL" $p run 1 2
+    said 'step 1: lost: '
     said 'Invalid argument'
+    [ "$back_end" = pwrite ] || said 'step 2: generation 2, 0 removed, pwrite' # a ring that cannot: the next one goes without
     for call in openat fallocate close renameat; do
         # shellcheck disable=SC2086
         write 1 "$call:1:ENOSPC" $p run 1 2
