@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The checkpoint writer under refusals and errors of the system, let in by a preload object, filters, limits and small file systems: the
 # generation under way is lost at most, with the reason; the last good one stays; the next one is tried again.
+# In memory where there is some: hundreds of syncs would wait for the disk.
+[ "$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 65536 ] 2>/dev/null && [ -w /dev/shm ] && TMPDIR=/dev/shm
 . "${ZL_SRCDIR:?}/tests/cli/lib.sh"
 writer=$ZL_BUILDDIR/tests/fault/write-checkpoints
 inject=$ZL_BUILDDIR/tests/fault/.libs/libinject.so
@@ -117,6 +119,29 @@ for back_end in pwrite $rings; do
     "$writer" run 3 >said 2>err || fail 'the folder with a leftover cannot be used'
     left 0000000002-step-2.zlc 0000000003-step-3.zlc
 done
+
+# killed before each call: what has a full name is sound, the first generation is never lost again, and the next run cleans up and goes on
+for p in -p ${rings:+''}; do
+    for call in openat:{1,2,3} fallocate:{1,2,3} fsync:{1,2,3,4} close:{1,2,3} renameat:{1,2,3} unlinkat:{1,2} pwrite:{1,2,7,14,15,20,27,29} \
+        enter:{2,3,4,5,6}; do
+        rm -rf run && mkdir run
+        cases=$((cases + 1))
+        what="killed at $call $p"
+        {
+            ZL_INJECT=$call:kill LD_PRELOAD=$inject ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 \
+                "$writer" $p -k 1 run 1 2 3 >said 2>err || true
+        } 2>/dev/null
+        before=$(grep -c generation said)
+        echo "$before" >>lives
+        [ "$before" -eq 0 ] || run 0 checkpoint verify run
+        [ "$before" -eq 0 ] || [ "$("$zerolock" checkpoint list run | awk '/current/ { print $2 }')" -ge "$before" ] ||
+            fail "$what: a generation that was reported is not the newest"
+        "$writer" $p -k 1 run 9 >said 2>err || fail "$what: no more can be written: $(cat said)"
+        is=$(cd run/checkpoints && echo *)
+        [[ $is =~ ^00000000[0-9]*-step-9.zlc$ ]] || fail "$what: left are $is"
+    done
+done
+[ "$(sort -u lives | wc -l)" -eq 4 ] || fail "the kills were all at the same place: $(sort lives | uniq -c)"
 
 # io_uring refused: one note with the true reason, and the same bytes
 refused() {

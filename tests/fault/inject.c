@@ -1,6 +1,7 @@
 /*
  * A preload object that lets system calls fail: ZL_INJECT="CALL:FIRST[-[LAST]]:ERROR,...", the calls of that name from the FIRST to the
- * LAST (only the first; "3-": from the third on) fail with ERROR, an errno's name, or "short": half of what was asked for is written.
+ * LAST (only the first; "3-": from the third on) fail with ERROR, an errno's name, or "short": half of what was asked for is written, or
+ * "kill": the process is killed before it makes the call.
  *
  * CALL: openat (that makes a file) fallocate pwrite fsync close (of what was made so) renameat unlinkat, and of io_uring: setup register
  * enter, and ring-write and ring-fsync, whose results are changed when they come in. Calls are counted in the whole process.
@@ -9,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,14 +23,14 @@
 #include <liburing.h>
 #endif
 
-enum { SHORT = -1 };
+enum { SHORT = -1, KILL = -2 };
 
 static const struct {
     const char *name;
     int error;
 } errors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINTR", EINTR},   {"EDQUOT", EDQUOT}, {"EROFS", EROFS},
               {"EINVAL", EINVAL}, {"ENOSYS", ENOSYS}, {"EPERM", EPERM},   {"ENOMEM", ENOMEM}, {"EACCES", EACCES},
-              {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"short", SHORT}};
+              {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"short", SHORT}, {"kill", KILL}};
 
 static const char *const calls[] = {"openat", "fallocate", "pwrite", "fsync",  "close",      "renameat",
                                     "unlinkat", "setup", "register", "enter", "ring-write", "ring-fsync"};
@@ -65,8 +67,11 @@ static int verdict(int call)
                 fprintf(stderr, "ZL_INJECT: not understood: %s\n", rule);
                 _exit(99);
             }
-            if (n >= first && n <= last)
-                return error_named(p + 1, (size_t)(rule + whole - p - 1));
+            const int error = n >= first && n <= last ? error_named(p + 1, (size_t)(rule + whole - p - 1)) : 0;
+            if (error == KILL)
+                kill(getpid(), SIGKILL);
+            if (error)
+                return error;
         }
         rule += whole + (rule[whole] == ',');
     }
