@@ -136,6 +136,8 @@ enum {
     WITH_BP,
     WITH_SWEEP,
     WITHOUT_SWEEP,
+    WITHOUT_SPILL,
+    WITHOUT_FROZEN,
     WITHOUT_LOCAL_LOSSES,
     WITHOUT_INTERLEAVING,
     WITHOUT_STASH,
@@ -153,7 +155,9 @@ static const struct {
     [WITH_BP] = {"with --schedule bp",
                  {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth", "placement"}},
     [WITH_SWEEP] = {"with --schedule sweep", {"ring-depth", "placement"}},
-    [WITHOUT_SWEEP] = {"without --schedule sweep", {"window", "spill-dir", "spill-limit", "spill-type"}},
+    [WITHOUT_SWEEP] = {"without --schedule sweep", {"window"}},
+    [WITHOUT_SPILL] = {"without --schedule sweep or --cache-frozen", {"spill-dir", "spill-limit", "spill-type"}},
+    [WITHOUT_FROZEN] = {"where stage 0 is not frozen", {"cache-frozen"}},
     [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock", {"freeze", "readout", "look-ahead", "local-vocabulary"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
@@ -163,6 +167,14 @@ static const struct {
     [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
 };
 
+static bool first_frozen(const struct zl_train_options *o)
+{
+    for (size_t i = 0; i < o->freeze.n; i++)
+        if (o->freeze.v[i] == 0)
+            return true;
+    return false;
+}
+
 static void note_without_effect(const struct zl_train_options *o)
 {
     const struct zl_schedule *schedule = &zl_schedules[o->schedule];
@@ -171,6 +183,8 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITH_BP] = bp,
         [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
         [WITHOUT_SWEEP] = o->schedule != ZL_SCHEDULE_SWEEP,
+        [WITHOUT_SPILL] = o->schedule != ZL_SCHEDULE_SWEEP && !o->cache_frozen,
+        [WITHOUT_FROZEN] = !first_frozen(o),
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,

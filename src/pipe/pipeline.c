@@ -49,7 +49,7 @@ struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k,
 
 static struct zl_packet_layout layout_of(const struct zl_model *m, const struct zl_pipeline_options *o, uint32_t k)
 {
-    return zl_packet_layout((uint64_t)o->tokens, (uint64_t)o->seqs, k ? m->config.d : 0);
+    return zl_packet_layout((uint64_t)o->tokens, (uint64_t)o->seqs, k || o->n_passing ? m->config.d : 0);
 }
 
 static uint64_t padded(uint64_t bytes)
@@ -101,6 +101,7 @@ static void describe(struct zl_stage *s, const struct zl_model *m, const struct 
     *s = (struct zl_stage){.index = k,
                            .n_stages = p->n,
                            .last = k + 1 == p->n,
+                           .passing = k < o->n_passing,
                            .schedule = o->schedule,
                            .vertical_sync = o->vertical_sync,
                            .worker = o->worker_of[k],

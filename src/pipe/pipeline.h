@@ -27,6 +27,7 @@ struct zl_pipeline_options {
     const struct zl_schedule *schedule;
     bool vertical_sync;                /* pipedream: every stage uses the version of weights that the first one had */
     uint64_t micro_per_step;           /* the most */
+    uint32_t n_passing;                /* the first so many stages hand on what they get: the feed brings hidden states */
     uint32_t n_workers;
     const uint32_t *worker_of;         /* [stages] */
     const struct zl_core_group *groups; /* [workers] */

@@ -46,6 +46,13 @@ static const float *input_of(struct zl_stage *s, struct zl_packet *p)
     return s->embedded;
 }
 
+/* Own layers on a packet's tokens. */
+static const float *forward_of(struct zl_stage *s, uint32_t slot, const struct zl_tokens *tok, struct zl_packet *p)
+{
+    const float *x = input_of(s, p);
+    return s->passing ? x : zl_block_forward(&s->block, slot, tok, x);
+}
+
 static void copy_packet(const struct zl_stage *s, struct zl_packet *from, struct zl_packet *to, const struct zl_packet_layout *layout,
                         const float *hidden)
 {
@@ -295,7 +302,7 @@ static void forward(struct zl_stage *s)
     }
     const struct zl_tokens tok = tokens_of(s, in);
     use_version(s, version);
-    const float *y = zl_block_forward(&s->block, slot_of(s, place), &tok, input_of(s, in));
+    const float *y = forward_of(s, slot_of(s, place), &tok, in);
     const uint64_t end = zl_clock_ns();
     zl_trace_span(s->trace, ZL_TRACE_FORWARD, start, end, s->index, in->micro, in->step);
     if (s->out) {
@@ -318,7 +325,7 @@ static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t plac
     use_version(s, s->pending[place].version);
     if (s->schedule->weights == ZL_WEIGHTS_REPLAYED && s->stash) {
         s->block.in_use = s->block.w;
-        zl_block_forward(&s->block, slot, &tok, input_of(s, p));
+        forward_of(s, slot, &tok, p);
         const uint64_t end = zl_clock_ns();
         zl_trace_span(s->trace, ZL_TRACE_REPLAY, start, end, s->index, p->micro, p->step);
         trace_counters(s, s->block.kept_bytes);
@@ -414,7 +421,7 @@ static void evaluate(struct zl_stage *s)
     const struct zl_tokens tok = tokens_of(s, in);
     struct zl_report r = report_of(s, in);
     s->block.in_use = s->block.w;
-    const float *y = zl_block_forward(&s->block, slot, &tok, input_of(s, in));
+    const float *y = forward_of(s, slot, &tok, in);
     if (s->out) {
         copy_packet(s, in, s->room, &s->out_layout, y);
         publish(s->out, s->behind);
@@ -501,7 +508,7 @@ void zl_stage_revive(struct zl_stage *s)
         struct zl_packet *p = pending_packet(s, place);
         const struct zl_tokens tok = tokens_of(s, p);
         use_version(s, s->pending[place].version);
-        zl_block_forward(&s->block, slot_of(s, place), &tok, input_of(s, p));
+        forward_of(s, slot_of(s, place), &tok, p);
     }
 }
 

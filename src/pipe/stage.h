@@ -75,6 +75,7 @@ struct zl_pending {
 struct zl_stage {
     uint32_t index, n_stages;
     bool last;
+    bool passing;       /* its output is its input: somebody has computed it before */
     const struct zl_schedule *schedule;
     bool vertical_sync; /* the version of weights is the one that the first stage had */
     bool ended;         /* the last forward ended a step that flushes */

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "kernel/dequant.h"
 
+#define HANDING_ON 0.001 /* of a forward: what a stage costs whose output was computed before (frozen.h) */
+
 #define USUAL_SERIAL 0.2 /* packing, barriers, shared caches: measured on two cores with micro-batches of 200 tokens */
 #define REPEATS 3
 #define LAYERS 6 /* enough that their weights do not stay in the caches */
@@ -141,6 +143,8 @@ double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, con
 {
     const struct zl_cut *cut = &s->partition.cut[k];
     const double layers = (double)cut->n_own + cut->n_shadow;
+    if (k < s->n_cached)
+        return HANDING_ON * layers * c->layer_forward;
     return layers * (c->layer_forward + (cut->frozen ? 0 : c->layer_backward)) + readout_of(c, s, schedule, k);
 }
 
@@ -166,7 +170,7 @@ int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, const str
         r->worker[k] = s->places.worker_of[k];
         r->frozen[k] = cut->frozen;
         r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
-        r->cost[k].forward_ns = ns(c, cores, tokens * cut->n_own * c->layer_forward);
+        r->cost[k].forward_ns = ns(c, cores, tokens * cut->n_own * c->layer_forward * (k < s->n_cached ? HANDING_ON : 1));
         r->cost[k].loss_ns = ns(c, cores, tokens * (cut->n_shadow * c->layer_forward + readout_of(c, s, schedule, k)));
         r->cost[k].backward_ns = ns(c, cores, tokens * backward);
     }

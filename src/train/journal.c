@@ -91,7 +91,8 @@ void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, doubl
 
 void zl_journal_begin(struct zl_journal *j)
 {
-    j->start_ns = j->since_ns = zl_clock_ns();
+    j->since_ns = zl_clock_ns();
+    j->start_ns = j->since_ns - (uint64_t)(j->head_start * 1e9);
     zl_progress_open(&j->progress, 2, "training", "step", j->s->order.n_steps, j->o->quiet);
 }
 

@@ -17,6 +17,7 @@ struct zl_journal {
     struct zl_run *run;
     struct zl_progress progress;
     uint64_t start_ns, last_step_ns, last_pss_ns;
+    double head_start; /* seconds of work that the training counts and that was done before its clock began */
     uint64_t since_ns; /* the end of the step or evaluation before the step under way */
     double together;   /* tokens a second of steps that were computed together; 0: each by itself */
     uint64_t tokens_done, peak_pss, peak_private;

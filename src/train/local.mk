@@ -7,6 +7,7 @@ libzl_train_la_SOURCES = \
 	src/train/corpus.c src/train/corpus.h \
 	src/train/costs.c src/train/costs.h \
 	src/train/evaluate.c src/train/evaluate.h \
+	src/train/frozen.c src/train/frozen.h src/train/hidden.h \
 	src/train/generate.c src/train/generate.h \
 	src/train/hooks.h \
 	src/train/journal.c src/train/journal.h \

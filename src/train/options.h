@@ -50,6 +50,7 @@ struct zl_train_options {
     uint64_t interleave;   /* 1f1b: parts of the model that each stage holds; 1 or 0: one */
     bool vertical_sync;    /* pipedream: all stages use the version of weights that the first one had */
     uint64_t window;       /* sweep: steps that a block takes before the next block's turn, at most */
+    bool cache_frozen;     /* spill what frozen stages at the front make, once for all epochs */
     uint64_t spill_limit;  /* bytes on the disk */
     const char *spill_dir; /* NULL: the run's folder */
     enum zl_spill_type spill_type; /* of hidden states on the disk */

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/adapter.h"
+#include "train/frozen.h"
 #include "train/costs.h"
 
 #define PROGRAM_BYTES (UINT64_C(4) << 20) /* pages of the program, its libraries and a model file's header that a run touches */
@@ -179,6 +180,7 @@ static int share_cores(struct zl_setup *s, const struct zl_train_options *o, str
     s->groups = calloc(s->partition.n, sizeof *s->groups);
     if (!s->groups)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
+    s->n_cached = zl_frozen_stages(s, o);
     rc = choose_places(s, o, err);
     if (!rc && s->placement == ZL_PLACEMENT_SPREAD && s->threads < (int)s->partition.n && o->interleave <= 1)
         zl_note("%u stages share %d core%s", s->partition.n, s->threads, s->threads == 1 ? "" : "s");
@@ -205,7 +207,9 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
     int rc = plan_order(s, o, micro, err);
     if (rc)
         return rc;
+    s->n_cached = zl_frozen_stages(s, o);
     s->pipeline = (struct zl_pipeline_options){
+        .n_passing = s->n_cached,
         .lora = &s->lora,
         .adapter = s->init.n ? &s->init : NULL,
         .recompute = recompute,
@@ -235,11 +239,13 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .groups = s->groups,
     };
     rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
-    if (rc || o->schedule != ZL_SCHEDULE_SWEEP)
+    if (rc || o->schedule != ZL_SCHEDULE_SWEEP) {
+        s->plan.total_bytes += rc ? 0 : zl_frozen_memory(s);
         return rc;
+    }
     rc = zl_sweep_plan(s, o, &s->sweep, err);
     s->plan.ring_bytes = 0;
-    s->plan.total_bytes = s->sweep.total_bytes - (rc ? 0 : s->sweep.resident_bytes);
+    s->plan.total_bytes = rc ? 0 : s->sweep.total_bytes - s->sweep.resident_bytes + zl_frozen_memory(s);
     return rc;
 }
 

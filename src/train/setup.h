@@ -31,6 +31,7 @@ struct zl_setup {
     struct zl_core_group *groups;   /* [stages], of which the first n_workers are in use */
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
+    uint32_t n_cached;          /* frozen stages at the front whose output is spilled before the first step (frozen.h) */
     struct zl_sweep_plan sweep; /* of that schedule */
     /* what the process held before anything was allocated for the pipeline: beyond mapped files; and with the program itself */
     uint64_t private_before, pss_before;

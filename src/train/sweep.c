@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "kernel/dequant.h"
+#include "train/hidden.h"
 #include "train/sweep_impl.h"
 
 /* What goes through a block in one turn. */
@@ -122,12 +122,14 @@ static int open_blocks(struct zl_sweep *w, struct zl_error *err)
     return rc;
 }
 
-int zl_sweep_open(struct zl_sweep **out, struct zl_setup *s, const struct zl_train_options *o, const char *spill_dir, struct zl_error *err)
+int zl_sweep_open(struct zl_sweep **out, struct zl_setup *s, const struct zl_train_options *o, const char *spill_dir,
+                  struct zl_frozen *frozen, struct zl_error *err)
 {
     struct zl_sweep *w = *out = calloc(1, sizeof *w);
     if (!w)
         return zl_fail(err, ZL_EMEMORY, "out of memory");
     w->o = o;
+    w->frozen = frozen;
     w->s = s;
     w->threads = s->groups[0].n;
     w->optimizer = s->pipeline.optimizer;
@@ -197,21 +199,13 @@ static void drop_weights(struct zl_sweep *w, uint32_t k)
         zl_tensors_advise(m->embed.data, m->embed.bytes, ZL_ADVICE_DONE);
 }
 
-/* Rounded to nearest, ties to even; what is not a number stays none. */
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (isnan(x))
-        return (uint16_t)(bits >> 16 | 64);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* Inputs of record i, [t][d]; and the next record's on their way. NULL: a failure. */
 static const float *input(struct zl_sweep *w, const struct turn *t, uint32_t k, uint64_t i, struct zl_error *err)
 {
     const struct zl_model *m = w->block[k].model;
     const int64_t d = m->config.d, tokens = w->packet->n_tokens;
+    if (k == w->s->n_cached && k)
+        return zl_frozen_gather(w->frozen, !t->train, t->first + i, w->x, err) ? NULL : w->x;
     if (k == 0) {
         zl_dequant_rows(m->embed.type, m->embed.data, d, zl_packet_at(w->packet, w->layout.ids), tokens, w->x);
         return w->x;
@@ -221,7 +215,7 @@ static const float *input(struct zl_sweep *w, const struct turn *t, uint32_t k, 
         zl_spill_fetch(w->hidden, i + 1);
     if (!spilled || w->o->spill_type == ZL_SPILL_F32)
         return spilled;
-    zl_dequant(ZL_BF16, spilled, w->x, tokens * d);
+    zl_hidden_load(w->o->spill_type, spilled, w->x, (uint64_t)(tokens * d));
     return w->x;
 }
 
@@ -231,11 +225,7 @@ static int hand_on(struct zl_sweep *w, uint64_t i, const float *y, struct zl_err
     void *to = zl_spill_make(w->hidden, err);
     if (!to)
         return ZL_ESYSTEM;
-    if (w->o->spill_type == ZL_SPILL_F32)
-        memcpy(to, y, n * sizeof(float));
-    else
-        for (uint64_t j = 0; j < n; j++)
-            ((uint16_t *)to)[j] = to_bf16(y[j]);
+    zl_hidden_store(w->o->spill_type, to, y, n);
     return zl_spill_put(w->hidden, i, err);
 }
 
@@ -342,7 +332,7 @@ static int sweep(struct zl_sweep *w, const struct turn *t, int64_t *updates, str
         w->bytes[i] = zl_sweep_record(w->s, w->o, t->order->micro[t->first + i].n_tokens);
     if (w->hidden)
         zl_spill_layout(w->hidden, w->bytes, t->n);
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = w->s->n_cached; k < n; k++) {
         uint64_t step = t->first_step, start = zl_clock_ns();
         int rc = take_block(w, k, err);
         zl_trace_span(w->trace, ZL_TRACE_SPILL_READ, start, zl_clock_ns(), k, t->first, step);
@@ -353,7 +343,7 @@ static int sweep(struct zl_sweep *w, const struct turn *t, int64_t *updates, str
             rc = compute(w, t, k, i, &updates[k], err);
             tokens += w->packet->n_tokens;
             if (t->train) {
-                const double share = (double)tokens / ((double)t->tokens * n);
+                const double share = (double)tokens / ((double)t->tokens * (n - w->s->n_cached));
                 zl_journal_progress(w->j, share * (double)t->steps, share * (double)t->tokens);
             }
         }

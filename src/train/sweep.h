@@ -12,13 +12,16 @@
 #ifndef ZL_TRAIN_SWEEP_H
 #define ZL_TRAIN_SWEEP_H
 
+#include "train/frozen.h"
 #include "train/journal.h"
 #include "train/sweep_plan.h"
 
 struct zl_sweep;
 
-/* Everything that the run needs, the readouts' fit included. spill_dir: where files without names may be made. Sets s->readouts.tokens. */
-int zl_sweep_open(struct zl_sweep **out, struct zl_setup *s, const struct zl_train_options *o, const char *spill_dir, struct zl_error *err);
+/* Everything that the run needs, the readouts' fit included. spill_dir: where files without names may be made. frozen: what comes out of the s->n_cached stages at
+ * the front; NULL where that is 0. Sets s->readouts.tokens. */
+int zl_sweep_open(struct zl_sweep **out, struct zl_setup *s, const struct zl_train_options *o, const char *spill_dir,
+                  struct zl_frozen *frozen, struct zl_error *err);
 void zl_sweep_close(struct zl_sweep *w); /* NULL does nothing */
 
 /* Train to the end, or until the journal stops; evaluates as the options say. What went wrong is the journal's. */

@@ -9,6 +9,7 @@ struct zl_sweep {
     const struct zl_train_options *o;
     struct zl_setup *s;
     struct zl_journal *j;
+    struct zl_frozen *frozen; /* not owned */
     int threads;
     struct zl_spill *hidden; /* NULL: one block, nothing is handed on */
     struct zl_spill *states; /* records of block k: see state_record() in sweep.c */

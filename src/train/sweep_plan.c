@@ -2,6 +2,8 @@
 #include "train/sweep_plan.h"
 
 #include "store/spill.h"
+#include "train/frozen.h"
+#include "train/hidden.h"
 #include "train/setup.h"
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -38,13 +40,13 @@ static uint64_t states_bytes(const struct zl_setup *s)
 
 uint64_t zl_sweep_record(const struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens)
 {
-    return times(times(tokens, s->corpus.model.config.d), o->spill_type == ZL_SPILL_BF16 ? 2 : sizeof(float));
+    return times(times(tokens, s->corpus.model.config.d), zl_hidden_size(o->spill_type));
 }
 
 /* What --spill-limit leaves for hidden states. */
 static uint64_t hidden_budget(const struct zl_setup *s, const struct zl_train_options *o)
 {
-    const uint64_t states = states_bytes(s);
+    const uint64_t states = plus(states_bytes(s), zl_frozen_file_bytes(s, o));
     return !o->spill_limit ? UINT64_MAX : o->spill_limit > states ? o->spill_limit - states : 0;
 }
 
@@ -123,14 +125,14 @@ static void count_fit(const struct zl_setup *s, struct zl_sweep_plan *p)
                         times(times((uint64_t)s->pipeline.tokens, d), 4 * sizeof(float)));
 }
 
-static int check_limit(const struct zl_train_options *o, const struct zl_sweep_plan *p, struct zl_error *err)
+static int check_limit(const struct zl_train_options *o, const struct zl_sweep_plan *p, uint64_t cached, struct zl_error *err)
 {
-    const uint64_t all = plus(p->hidden_bytes, p->states_bytes);
+    const uint64_t all = plus(plus(p->hidden_bytes, p->states_bytes), cached);
     if (!o->spill_limit || all <= o->spill_limit)
         return 0;
     return zl_fail(err, ZL_EUSAGE,
                    "--spill-limit of %.1f MiB is too little: adapters, optimizer and readouts take %.1f MiB and the hidden states of %s %.1f MiB",
-                   (double)o->spill_limit / 1048576, (double)p->states_bytes / 1048576,
+                   (double)o->spill_limit / 1048576, (double)plus(p->states_bytes, cached) / 1048576,
                    p->n_maps ? "a step, or of the readouts' fit," : "a step", (double)p->hidden_bytes / 1048576);
 }
 
@@ -175,5 +177,5 @@ int zl_sweep_plan(const struct zl_setup *s, const struct zl_train_options *o, st
     p->buffer_bytes = plus(zl_spill_memory(&hidden), times(times(tokens, m->config.d), sizeof(float)));
     const uint64_t training = plus(plus(p->state_bytes, p->map_bytes), plus(p->head_bytes, p->resident_bytes));
     p->total_bytes = plus(plus(p->activation_bytes, p->buffer_bytes), larger(training, larger(p->fit_bytes, p->n_maps ? p->resident_bytes : 0)));
-    return check_limit(o, p, err);
+    return check_limit(o, p, zl_frozen_file_bytes(s, o), err);
 }

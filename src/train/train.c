@@ -13,6 +13,7 @@
 #include "pipe/pipeline.h"
 #include "store/run.h"
 #include "train/corpus.h"
+#include "train/frozen.h"
 #include "train/journal.h"
 #include "train/ledger.h"
 #include "train/readouts.h"
@@ -28,6 +29,7 @@ struct driver {
     struct zl_setup *s;
     struct zl_pipeline pipeline;
     struct zl_sweep *sweep;
+    struct zl_frozen *frozen; /* NULL: all stages compute */
     struct zl_ledger ledger;
     struct zl_run run;
     struct zl_journal journal;
@@ -85,6 +87,17 @@ static struct zl_packet *slot(struct driver *d)
     return m;
 }
 
+/* What the frozen stages at the front made of a micro-batch, where that was computed before. */
+static bool fill_hidden(struct driver *d, uint64_t micro, struct zl_packet *m)
+{
+    if (!d->frozen)
+        return true;
+    int rc = zl_frozen_gather(d->frozen, m->kind == ZL_EVAL, micro, zl_packet_at(m, d->pipeline.feed_layout.hidden), d->journal.err);
+    if (rc)
+        zl_journal_fail(&d->journal, rc);
+    return rc == 0;
+}
+
 static void feed_eval(struct driver *d, uint64_t after_step)
 {
     const struct zl_data_order *o = &d->s->eval_order;
@@ -94,6 +107,8 @@ static void feed_eval(struct driver *d, uint64_t after_step)
             return;
         *m = (struct zl_packet){.kind = ZL_EVAL, .step = after_step};
         zl_corpus_fill(&d->s->corpus.held_out, o, i, &d->pipeline.feed_layout, m);
+        if (!fill_hidden(d, i, m))
+            return;
         zl_pipeline_send(&d->pipeline, m);
     }
 }
@@ -112,6 +127,8 @@ static void feed_step(struct driver *d, uint64_t step)
                                  .weight = s->n_trained ? (float)(1.0 / (double)s->n_trained) : 0,
                                  .lr = (float)zl_learning_rate(d->o, step, o->n_steps)};
         zl_corpus_fill(&d->s->corpus.train, o, s->first_micro + i, &d->pipeline.feed_layout, m);
+        if (!fill_hidden(d, s->first_micro + i, m))
+            return;
         zl_pipeline_send(&d->pipeline, m);
         book_reports(d, 0);
     }
@@ -255,8 +272,13 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     }
     rc = zl_setup_make(&setup, o, err);
     const bool sweep = o->schedule == ZL_SCHEDULE_SWEEP;
+    if (!rc && o->cache_frozen && !setup.n_cached && setup.partition.cut[0].frozen)
+        zl_note("--cache-frozen has no effect in a run that takes no example twice");
+    const char *spill_dir = o->spill_dir ? o->spill_dir : o->output;
+    if (!rc && setup.n_cached)
+        rc = zl_frozen_open(&d.frozen, &setup, o, spill_dir, &d.journal.head_start, err);
     if (!rc && sweep)
-        rc = zl_sweep_open(&d.sweep, &setup, o, o->spill_dir ? o->spill_dir : o->output, err);
+        rc = zl_sweep_open(&d.sweep, &setup, o, spill_dir, d.frozen, err);
     else if (!rc)
         rc = zl_setup_readouts(&setup, o, 0, err);
     if (!rc && setup.eval_order.n_micro && o->eval_every >= setup.order.n_steps)
@@ -278,6 +300,7 @@ int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
     if (d.journal.steps_done && (!rc || rc == ZL_ESTOPPED))
         zl_journal_say_result(&d.journal);
     zl_sweep_close(d.sweep);
+    zl_frozen_close(d.frozen);
     zl_pipeline_close(&d.pipeline);
     zl_tracing_close(&d.tracing);
     zl_ledger_close(&d.ledger);

@@ -85,6 +85,46 @@ static void frozen_stages_pass_hidden_states_on(void **state)
     }
 }
 
+static double last_eval(const char *output)
+{
+    json_t *m = tiny_run_metrics(output);
+    const double loss = tiny_run_number(json_array_get(m, json_array_size(m) - 1), "eval_loss");
+    json_decref(m);
+    return loss;
+}
+
+/* What the frozen stages make is computed once and packed anew in every epoch. */
+static void frozen_stages_can_be_computed_once_for_all_epochs(void **state)
+{
+    (void)state;
+    static const enum zl_schedule_kind kinds[] = {ZL_SCHEDULE_ZEROLOCK, ZL_SCHEDULE_SWEEP};
+    uint64_t frozen[2] = {0, 1};
+    for (int i = 0; i < 4; i++) {
+        struct zl_train_options a = options(kinds[i % 2], 4);
+        a.freeze.v = frozen;
+        a.freeze.n = i < 2 ? 1 : 2;
+        a.look_ahead = 1;
+        a.steps = 0;
+        a.epochs = 3;
+        a.eval_every = 9;
+        struct zl_train_options b = a;
+        b.output = options(kinds[i % 2], 0).output;
+        b.cache_frozen = true;
+        expect_same(a, b, i % 2 ? "sweep" : "zerolock");
+        assert_true(last_eval(a.output) == last_eval(b.output));
+    }
+    struct zl_train_options c = options(ZL_SCHEDULE_ZEROLOCK, 3);
+    struct zl_error err = {0};
+    c.freeze.v = frozen;
+    c.freeze.n = 1;
+    c.cache_frozen = true;
+    c.steps = 40;
+    c.spill_limit = 8 << 10;
+    assert_int_equal(zl_train_run(&c, &err), ZL_EUSAGE);
+    print_message("  %s\n", err.text);
+    assert_non_null(strstr(err.text, "is too little for --cache-frozen"));
+}
+
 /* Pieces of two tokens: one is trained, and attention sees one or two. */
 static void sequences_of_one_prediction_train(void **state)
 {
@@ -168,14 +208,6 @@ static void the_metrics_say_what_zerolocks_say(void **state)
         }
     json_decref(a);
     json_decref(b);
-}
-
-static double last_eval(const char *output)
-{
-    json_t *m = tiny_run_metrics(output);
-    const double loss = tiny_run_number(json_array_get(m, json_array_size(m) - 1), "eval_loss");
-    json_decref(m);
-    return loss;
 }
 
 static void a_spill_of_bf16_rounds_what_is_handed_on(void **state)
@@ -361,7 +393,7 @@ static void a_new_sweep_goes_on_from_the_state_at_a_border(void **state)
         stopper.stop_at = UINT64_MAX;
         assert_int_equal(zl_run_open(&run, p.output, false, &err), 0);
         assert_int_equal(zl_setup_make(&s, &p, &err), 0);
-        assert_int_equal(zl_sweep_open(&w, &s, &p, p.output, &err), 0);
+        assert_int_equal(zl_sweep_open(&w, &s, &p, p.output, NULL, &err), 0);
         assert_int_equal(zl_run_begin(&run, &err), 0);
         zl_journal_open(&j, &p, &s, &run, &err);
         if (part)
@@ -406,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sweep_gives_the_bits_of_zerolock),
         cmocka_unit_test(frozen_stages_pass_hidden_states_on),
+        cmocka_unit_test(frozen_stages_can_be_computed_once_for_all_epochs),
         cmocka_unit_test(sequences_of_one_prediction_train),
         cmocka_unit_test(the_metrics_say_what_zerolocks_say),
         cmocka_unit_test(a_spill_of_bf16_rounds_what_is_handed_on),
