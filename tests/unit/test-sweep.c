@@ -22,6 +22,7 @@ static struct zl_train_options options(enum zl_schedule_kind schedule, uint64_t 
     o.schedule = schedule;
     o.stages = stages;
     o.window = 5;
+    o.threads = 1; /* teams that wait for one another are slow on a loaded machine, and change no bit */
     return o;
 }
 
@@ -65,6 +66,7 @@ static void a_sweep_gives_the_bits_of_zerolock(void **state)
         s.output = options(ZL_SCHEDULE_SWEEP, 0).output;
         s.schedule = ZL_SCHEDULE_SWEEP;
         s.window = runs[i].window;
+        s.threads = i == 0 ? 2 : 1;
         expect_same(z, s, runs[i].name);
     }
 }
