@@ -120,6 +120,8 @@ static bool before(const struct sim *s, uint32_t a, enum op x, uint32_t b, enum 
 
 static void span(struct sim *s, enum zl_trace_kind kind, uint32_t k, uint64_t micro, uint64_t *at, uint64_t cost)
 {
+    if (cost && s->r->span_ns)
+        cost = s->r->span_ns(s->r->context, k, kind, micro);
     if (!cost)
         return;
     const uint64_t end = *at + cost;

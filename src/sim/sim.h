@@ -38,6 +38,9 @@ struct zl_sim_request {
     uint64_t ahead[ZL_SIM_STAGES]; /* micro-batches that may wait for their backward after a forward */
     uint32_t worker[ZL_SIM_STAGES]; /* who runs the stage, below `workers` */
     struct zl_sim_cost cost[ZL_SIM_STAGES];
+    /* What one span of a micro-batch takes, where they differ; of an update the step's last one. NULL: the stage's cost. */
+    uint64_t (*span_ns)(void *context, uint32_t stage, enum zl_trace_kind kind, uint64_t micro);
+    void *context;
     uint64_t ring_depth;      /* micro-batches that a stage may have put before the next one */
     uint64_t window;          /* block by block over so many steps (sweep); 0: no */
 };

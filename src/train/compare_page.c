@@ -21,7 +21,7 @@ static const char style[] =
     "#e3e5e8;font-variant-numeric:tabular-nums;vertical-align:top}th:first-child,td:first-child{text-align:left}thead th{font-weight:600;"
     "border-bottom:2px solid #aab}svg{width:100%;height:auto;display:block;margin:.3rem 0}.bar{height:5px;background:#2f6fb3;"
     "margin:3px 0 0 auto}.bad{color:#a3243b}.key{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"
-    ".note{color:#555}.scroll{overflow-x:auto}@media print{body{margin:0;max-width:none}}";
+    ".note{color:#555}th:first-child{white-space:nowrap}.scroll{overflow-x:auto}@media print{body{margin:0;max-width:none}}";
 
 static void put(FILE *f, const char *text)
 {

@@ -143,6 +143,19 @@ static void run_one(struct zl_train_options o)
     zl_traced_free(&t);
 }
 
+/* A span's duration as it was traced. */
+static uint64_t traced_ns(void *context, uint32_t stage, enum zl_trace_kind kind, uint64_t micro)
+{
+    const struct zl_traced *t = context;
+    for (uint64_t i = 0; i < t->n; i++) {
+        const struct zl_trace_event *e = &t->event[i];
+        if (e->stage == stage && e->kind == kind && e->micro == micro)
+            return e->end_ns - e->begin_ns;
+    }
+    fail_msg("stage %u: no %s of micro-batch %d", stage, zl_trace_names[kind], (int)micro);
+    return 0;
+}
+
 static struct zl_train_options options(enum zl_schedule_kind schedule)
 {
     struct zl_train_options o = tiny_run_options(&tiny, NULL);
@@ -200,6 +213,45 @@ static void one_micro_batch_a_step_and_a_frozen_stage(void **state)
     }
 }
 
+/* With the spans as long as they were, stages with a worker each wait on paper for what they waited for in the run: a run is never shorter.
+ * How much longer it is, is the time between spans and what the system takes to wake a thread, which is no matter of a test. */
+static void no_run_is_shorter_than_its_spans_on_paper(void **state)
+{
+    (void)state;
+    for (int k = ZL_SCHEDULE_ZEROLOCK; k < ZL_SCHEDULES; k++) {
+        static uint64_t step_micro[64];
+        struct zl_train_options o = options((enum zl_schedule_kind)k);
+        const char *path = tiny_path(&tiny, "trace.json");
+        struct zl_traced t;
+        struct zl_trace_costs costs;
+        struct zl_sim_result s;
+        struct zl_error err = {0};
+        if (k == ZL_SCHEDULE_SWEEP)
+            continue; /* its disk is not on paper */
+        memset(step_micro, 0, sizeof step_micro);
+        o.stages = 2;
+        o.placement = ZL_PLACEMENT_SPREAD;
+        o.eval_data = NULL;
+        o.eval_every = 0;
+        o.trace = path;
+        o.output = tiny_path(&tiny, "run");
+        o.force = true;
+        if (zl_train_run(&o, &err) || zl_trace_read(path, &t, &err) || zl_trace_costs(&t, path, &costs, &err))
+            fail_msg("%s", err.text);
+        struct zl_sim_request r = request_of(&t, &o, step_micro);
+        r.span_ns = traced_ns;
+        r.context = &t;
+        if (zl_sim_run(&r, &s, &err))
+            fail_msg("%s", err.text);
+        const uint64_t real = costs.end_ns - costs.begin_ns;
+        print_message("  %-9s %u workers: %.3f ms, on paper %.3f ms\n", zl_schedule_names[k], t.workers, (double)real * 1e-6,
+                      (double)s.makespan_ns * 1e-6);
+        assert_true(t.workers < 2 || real >= s.makespan_ns); /* on one core both stages are on one worker */
+        zl_sim_free(&s);
+        zl_traced_free(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +259,7 @@ int main(void)
         cmocka_unit_test(placement_and_ring_depth_change_no_stages_order),
         cmocka_unit_test(interleaved_stages_do_what_the_simulation_says),
         cmocka_unit_test(one_micro_batch_a_step_and_a_frozen_stage),
+        cmocka_unit_test(no_run_is_shorter_than_its_spans_on_paper),
     };
     return cmocka_run_group_tests(tests, make, remove_tiny);
 }
