@@ -33,7 +33,7 @@ static uint64_t get_u64(const unsigned char *p)
     return (uint64_t)get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
 }
 
-static bool zeros(const unsigned char *p, size_t n)
+static bool zeros(const unsigned char *p, uint64_t n)
 {
     while (n && !*p)
         p++, n--;
@@ -235,6 +235,9 @@ int zl_head_decode(const unsigned char *head, uint64_t head_bytes, uint64_t file
     if (block == 0 || block % ZL_FORMAT_PAGE || block > ZL_FORMAT_BLOCK_MOST)
         return zl_fail(err, ZL_EINPUT, "%s has blocks of %u bytes, expected a multiple of %u up to %u", what, block, ZL_FORMAT_PAGE,
                        ZL_FORMAT_BLOCK_MOST);
+    const uint64_t used = ZL_FORMAT_HEAD_FIXED + (uint64_t)n * ZL_FORMAT_HEAD_PART;
+    if (!zeros(head + 112, ZL_FORMAT_HEAD_FIXED - 112) || !zeros(head + used, head_bytes - used))
+        return zl_fail(err, ZL_EINPUT, "%s has something in its head where nothing stands", what);
     l->part = calloc(n, sizeof *l->part);
     if (!l->part)
         return zl_fail(err, ZL_EMEMORY, "no memory for the parts of %s", what);

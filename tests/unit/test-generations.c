@@ -212,6 +212,81 @@ static void a_reader_gets_what_it_asks_for_or_a_sentence(void **state)
     scene_end(&s);
 }
 
+static uint64_t le(const unsigned char *p, int bytes)
+{
+    uint64_t v = 0;
+    while (bytes--)
+        v = v << 8 | p[bytes];
+    return v;
+}
+
+/* By the numbers of zerolock-checkpoint(5), not by the names of format.h: what is on people's disks does not change under one version. */
+static void the_bytes_are_those_of_the_page(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct zl_error err = {0};
+    char *text;
+    size_t n;
+    scene_make(&s, NULL);
+    write_steps(&s, 1200, 1);
+    assert_int_equal(zl_file_read(scene_path(&s, "0000000001-step-1200.zlc"), 1 << 24, &text, &n, &err), 0);
+    const unsigned char *f = (unsigned char *)text, *foot = f + n - 4096;
+    assert_memory_equal(f, "\x89ZLCKPT\n", 8);
+    assert_int_equal(le(f + 8, 4), 1);
+    assert_int_equal(le(f + 12, 4), 4096);
+    struct zl_hash h = zl_hash_of(f, 48);
+    assert_memory_equal(f + 48, h.byte, 16);
+    assert_memory_equal(f + 64, s.o.run.byte, 16);
+    assert_int_equal(le(f + 80, 8), 1);
+    assert_int_equal(le(f + 88, 8), 1200);
+    assert_int_equal(le(f + 96, 4), SCENE_PARTS);
+    assert_int_equal(le(f + 100, 4), 65536);
+    uint64_t at = 4096, index = le(foot + 24, 8);
+    for (uint32_t i = 0; i < SCENE_PARTS; i++) {
+        const unsigned char *p = f + 128 + 24 * i;
+        assert_int_equal(le(p, 4), scene_parts[i].stage);
+        assert_int_equal(le(p + 4, 4), scene_parts[i].section);
+        assert_int_equal(le(p + 8, 8), scene_parts[i].bytes);
+        assert_int_equal(le(p + 16, 8), at);
+        const uint64_t end = at + (scene_parts[i].bytes + 4095) / 4096 * 4096;
+        for (; at < end; index += 16, at += at + 65536 < end ? 65536 : end - at) {
+            h = zl_hash_of(f + at, at + 65536 < end ? 65536 : end - at);
+            assert_memory_equal(f + index, h.byte, 16);
+        }
+    }
+    assert_int_equal(le(f + 104, 8), at);
+    assert_memory_equal(f + at, "{\"step\": 1200, \"of\": \"a test\"}", 30);
+    h = zl_hash_of(f + at, 4096);
+    assert_memory_equal(f + index, h.byte, 16);
+    assert_memory_equal(foot, "\x89ZLCEND\n", 8);
+    assert_int_equal(le(foot + 8, 8), 1);
+    assert_int_equal(le(foot + 16, 8), 30);
+    assert_int_equal(le(foot + 24, 8), at + 4096);
+    assert_int_equal(le(foot + 32, 8), index + 16 - (at + 4096));
+    assert_int_equal(le(foot + 40, 8), n);
+    unsigned char all[80];
+    h = zl_hash_of(f, 4096);
+    memcpy(all, h.byte, 16);
+    h = zl_hash_of(f + at + 4096, 4096);
+    memcpy(all + 16, h.byte, 16);
+    memcpy(all + 32, foot, 48);
+    h = zl_hash_of(all, 80);
+    assert_memory_equal(foot + 48, h.byte, 16);
+    free(text);
+    scene_end(&s);
+}
+
+/* The hash itself is the one of the page, in its order: XXH3-128 of nothing is a published constant. */
+static void the_hash_is_canonical(void **state)
+{
+    (void)state;
+    static const unsigned char of_nothing[16] = {0x99, 0xaa, 0x06, 0xd3, 0x01, 0x47, 0x98, 0xd8,
+                                                 0x60, 0x01, 0xc3, 0x24, 0x46, 0x8d, 0x49, 0x7f};
+    const struct zl_hash h = zl_hash_of("", 0);
+    assert_memory_equal(h.byte, of_nothing, 16);
+}
+
 static void names_are_spelled_in_one_way(void **state)
 {
     (void)state;
@@ -261,6 +336,8 @@ int main(void)
         cmocka_unit_test(another_format_ends_the_walk),
         cmocka_unit_test(restoring_sets_newer_ones_aside),
         cmocka_unit_test(a_reader_gets_what_it_asks_for_or_a_sentence),
+        cmocka_unit_test(the_bytes_are_those_of_the_page),
+        cmocka_unit_test(the_hash_is_canonical),
         cmocka_unit_test(names_are_spelled_in_one_way),
         cmocka_unit_test(a_runs_identity_goes_through_text),
     };
