@@ -28,6 +28,8 @@ enum {
     MC = 576,               /* rows of C a block, at most */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
+    ROWS_WORTH = 7,         /* panels of rows that are worth making all panels of weights for */
+    ROWS_MOST = 1 << 28,    /* multiply-adds of a thread in a product so short that meeting costs more than making them */
     FEW_WORTH = 1 << 16,    /* products of few rows that are worth a part */
     SLACK = ZL_UKR_SLACK,
     LINE = ZL_ASK_LINE
@@ -237,6 +239,33 @@ static int64_t packed_panels(const struct job *j)
     return j->g->n > j->f.pn / 2 ? j->m / j->f.pm : 0;
 }
 
+/* Each thread packs and multiplies rows of its own by all weights: nobody waits, and activations stay in the cache of the core that wrote
+ * them, since what runs over rows before and behind is shared out likewise. Every thread then makes every panel of weights. */
+static void group_by_rows(const struct job *j)
+{
+    const int pm = j->f.pm, pn = j->f.pn;
+    const int64_t m_panels = ceil_div(j->m, pm), threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    const int64_t from = m_panels * thread / threads, to = m_panels * (thread + 1) / threads;
+    struct zl_ask ask = ask_for(j->g, j->block, 0, width(j, 0));
+    float *dst = j->shared;
+    while (ask.left > 0)
+        zl_ask_next(&ask);
+    for (int b = 0; b < j->n_blocks && j->packed; b++) {
+        for (int64_t i = from; i < to && i < j->packed; i++)
+            pack_activations(&j->f, j->g, &j->block[b], j->m0 + i * pm, (int)(j->m - i * pm < pm ? j->m - i * pm : pm),
+                             dst + i * pm * j->block[b].words);
+        dst += j->packed * pm * j->block[b].words;
+    }
+    for (int64_t n0 = 0; n0 < j->g->n; n0 += pn)
+        panel(j, n0, from, to, n0 + pn);
+}
+
+static bool by_rows(const struct job *j)
+{
+    const int64_t threads = omp_get_num_threads();
+    return ceil_div(j->m, j->f.pm) >= ROWS_WORTH * threads && j->m * j->g->n < ROWS_MOST * threads / zl_cut_total(j->g);
+}
+
 /* One group of K blocks of one block of rows, shared by the threads of the region it is called in. */
 static void group(const struct job *j)
 {
@@ -386,7 +415,13 @@ static void walk(struct job j)
                 room -= next.words;
                 next = zl_cut_next(g, j.f.pairs != NULL, &at);
             }
-            group(&j);
+            if (by_rows(&j))
+                group_by_rows(&j);
+            else
+                group(&j);
+        }
+        if (j.m0 + mc < g->m && by_rows(&j)) { /* the next rows take the buffer of these, and may be others' */
+#pragma omp barrier
         }
     }
 }
