@@ -242,7 +242,7 @@ static void start_weights(struct zl_block *b)
     const struct zl_block_spec *s = &b->spec;
     const struct zl_config *c = &b->model->config;
     b->own.w = b->w;
-    b->shadow.w = b->w + b->n_own;
+    b->shadow.w = b->w ? b->w + b->n_own : NULL; /* a block without adapters has none */
     if (s->adapter) {
         zl_lora_import(&b->own, c, s->adapter);
         zl_lora_import(&b->shadow, c, s->adapter);

@@ -87,8 +87,9 @@ static uint64_t compare(const struct zl_traced *t, const struct zl_sim_result *s
                 break;
             if (!real || !paper || real->kind != paper->kind || real->micro != paper->micro || real->step != paper->step)
                 fail_msg("stage %u: %s of micro-batch %d in step %d, on paper %s of %d in %d", k,
-                         real ? zl_trace_names[real->kind] : "nothing", real ? (int)real->micro : -1, real ? (int)real->step : -1, paper ? zl_trace_names[paper->kind] : "nothing",
-                         paper ? (int)paper->micro : -1, paper ? (int)paper->step : -1);
+                         real ? zl_trace_names[real->kind] : "nothing", real ? (int)real->micro : -1, real ? (int)real->step : -1,
+                         paper ? zl_trace_names[paper->kind] : "nothing", paper ? (int)paper->micro : -1,
+                         paper ? (int)paper->step : -1);
         }
     }
     return n;
