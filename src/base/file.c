@@ -77,6 +77,15 @@ static int write_all(int fd, const char *p, size_t n)
     return 0;
 }
 
+static int sync_file(int fd)
+{
+    int rc;
+    do
+        rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
 int zl_folder_sync(const char *path, struct zl_error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -84,7 +93,7 @@ int zl_folder_sync(const char *path, struct zl_error *err)
         return zl_fail_errno(err, ZL_ESYSTEM, "cannot open folder %s", path);
     int rc = 0;
     /* Some network file systems cannot sync a folder and say EINVAL: then the rename is as safe as it gets there. */
-    if (fsync(fd) != 0 && errno != EINVAL)
+    if (sync_file(fd) != 0 && errno != EINVAL)
         rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot sync folder %s", path);
     close(fd);
     return rc;
@@ -123,7 +132,7 @@ int zl_file_write(const char *path, const void *data, size_t n, struct zl_error 
         rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot create a file beside %s", path);
         goto out;
     }
-    bool ok = write_all(fd, data, n) == 0 && fsync(fd) == 0;
+    bool ok = write_all(fd, data, n) == 0 && sync_file(fd) == 0;
     int saved = errno;
     if (close(fd) != 0 && ok) {
         ok = false;

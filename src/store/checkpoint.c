@@ -144,7 +144,7 @@ int zl_checkpoints_open(struct zl_checkpoints **out, const char *run_dir, const 
                 zl_disk_open(&c->disk, ZL_FORMAT_BLOCK, o->plain, o->buffered, o->disk, o->disk_context, note)))
         rc = zl_fail(err, ZL_EMEMORY, "no memory for checkpoints of %.0f MiB", (double)c->layout.file_bytes / 1048576.0);
     if (!rc)
-        rc = zl_folder_make(c->dir, err);
+        rc = zl_writer_make_folder(c, err);
     if (!rc)
         rc = zl_retain_open(c, err);
     if (!rc)

@@ -94,6 +94,7 @@ struct zl_checkpoints {
 void *zl_writer_run(void *checkpoints);
 
 /* The writer's steps; no lock is held. Each returns 0 or a negative code with a sentence. */
+int zl_writer_make_folder(const struct zl_checkpoints *c, struct zl_error *err); /* at the opening, and when it is gone */
 int zl_writer_block(struct zl_checkpoints *c, const struct zl_slot *s, struct zl_error *err);
 int zl_writer_commit(struct zl_checkpoints *c, struct zl_pending *p, struct zl_checkpoint_event *event, struct zl_error *err);
 void zl_writer_discard(struct zl_checkpoints *c, struct zl_pending *p);

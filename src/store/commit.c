@@ -26,11 +26,25 @@ static int fail(const struct zl_checkpoints *c, const struct zl_pending *p, int 
     return zl_fail_errno(err, ZL_ESYSTEM, "cannot %s %s/%s", verb, c->dir, p->tmp);
 }
 
+/* The names of the folders must outlast a power cut too, or all that is in them goes. Whoever made the run's may not be allowed to sync the
+ * one above. */
+int zl_writer_make_folder(const struct zl_checkpoints *c, struct zl_error *err)
+{
+    char *above = zl_path_join(c->run_dir, "..");
+    int rc = zl_folder_make(c->dir, err);
+    if (!rc)
+        rc = zl_folder_sync(c->run_dir, err);
+    if (!rc && above)
+        zl_folder_sync(above, NULL);
+    free(above);
+    return rc;
+}
+
 /* The folder is opened anew each time: it may be gone, or have come back. */
 static int create(struct zl_checkpoints *c, struct zl_pending *p, struct zl_error *err)
 {
     p->folder = zl_checkpoints_folder(c->run_dir);
-    if (p->folder < 0 && errno == ENOENT && access(c->run_dir, F_OK) == 0 && zl_folder_make(c->dir, NULL) == 0)
+    if (p->folder < 0 && errno == ENOENT && access(c->run_dir, F_OK) == 0 && zl_writer_make_folder(c, NULL) == 0)
         p->folder = zl_checkpoints_folder(c->run_dir);
     if (p->folder < 0)
         return zl_fail_errno(err, ZL_ESYSTEM, "cannot open folder %s", c->dir);

@@ -39,7 +39,8 @@ rings=''
 write 0 '' run 1
 grep -q io_uring, said && rings='ring' || echo "without io_uring: $(head -n 1 said)"
 for back_end in pwrite $rings; do
-    [ "$back_end" = pwrite ] && p=-p w=pwrite s=fsync || p='' w=ring-write s=ring-fsync
+    # the first two syncs are of the folders above
+    [ "$back_end" = pwrite ] && p=-p w=pwrite s=fsync:3 || p='' w=ring-write s=ring-fsync:1
     for buffered in '' -b; do
         # short and interrupted writes are finished
         for error in short EINTR EAGAIN; do
@@ -66,18 +67,18 @@ for back_end in pwrite $rings; do
         left 0000000001-step-1.zlc
         # a sync that fails is not tried again: the file is lost
         # shellcheck disable=SC2086
-        write 1 "$s:1:EIO" $p $buffered run 1 2
+        write 1 "$s:EIO" $p $buffered run 1 2
         said 'Input/output error'
         left 0000000002-step-2.zlc
         # shellcheck disable=SC2086
-        write 1 "$s:1:ENOSPC" $p $buffered run 1 2
+        write 1 "$s:ENOSPC" $p $buffered run 1 2
         left 0000000002-step-2.zlc
         # little memory: a stage that waits for room learns that the generation is lost
         # shellcheck disable=SC2086
         write 1 "$w:1:ENOSPC" $p $buffered -m 1 run 1 2
         left 0000000002-step-2.zlc
         # shellcheck disable=SC2086
-        write 0 "$s:1:EINTR" $p $buffered run 1 2
+        write 0 "$s:EINTR" $p $buffered run 1 2
         left 0000000001-step-1.zlc 0000000002-step-2.zlc
     done
     # past the page cache is refused at the first write: then through it
@@ -99,8 +100,12 @@ for back_end in pwrite $rings; do
     # shellcheck disable=SC2086
     write 0 "fallocate:1-:ENOSYS" $p run 1 2
     left 0000000001-step-1.zlc 0000000002-step-2.zlc
+    # a folder whose name may go is no place
+    # shellcheck disable=SC2086
+    write 1 "fsync:1:EIO" $p run 1
+    said 'cannot sync folder run: Input/output error'
     # the folder cannot be synced: it is there, but nothing may be removed for it
-    [ "$back_end" = pwrite ] && n=4 || n=2
+    [ "$back_end" = pwrite ] && n=6 || n=4
     # shellcheck disable=SC2086
     write 1 "fsync:$n:EIO" $p -k 1 run 1 2
     said 'step 2: lost: cannot sync folder run/checkpoints: Input/output error'
@@ -122,7 +127,7 @@ done
 
 # killed before each call: what has a full name is sound, the first generation is never lost again, and the next run cleans up and goes on
 for p in -p ${rings:+''}; do
-    for call in openat:{1,2,3} fallocate:{1,2,3} fsync:{1,2,3,4} close:{1,2,3} renameat:{1,2,3} unlinkat:{1,2} pwrite:{1,2,7,14,15,20,27,29} \
+    for call in openat:{1,2,3} fallocate:{1,2,3} fsync:{1,3,4,5,6} close:{1,2,3} renameat:{1,2,3} unlinkat:{1,2} pwrite:{1,2,7,14,15,20,27,29} \
         enter:{2,3,4,5,6}; do
         rm -rf run && mkdir run
         cases=$((cases + 1))
