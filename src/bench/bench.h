@@ -56,6 +56,13 @@ struct zl_bench_product {
     double seconds, gflops, share; /* of peak times threads */
 };
 
+/* A layer whose products are not measured: its rows of `in` weights are no whole number of the type's blocks. */
+struct zl_bench_skipped {
+    const char *model;
+    enum zl_type type;
+    int64_t in, out;
+};
+
 struct zl_bench_kernel {
     const char *name;
     int64_t tokens;
@@ -82,6 +89,7 @@ struct zl_bench_sink {
     void *context;
     void (*peak)(void *context, const struct zl_bench_peak *p);
     void (*product)(void *context, const struct zl_bench_product *p);
+    void (*skipped)(void *context, const struct zl_bench_skipped *s);
     void (*kernel)(void *context, const struct zl_bench_kernel *k);
     void (*step)(void *context, const struct zl_bench_step *s);
 };

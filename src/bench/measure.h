@@ -24,8 +24,8 @@ int zl_bench_training(struct zl_bench *b);
 double zl_bench_now(void);
 
 /* Seconds a call of run(context), which computes with so many threads: the best of the rounds that fit into `budget` seconds, at least two.
- * A round is one call, or as many as take a millisecond. The first call of all is not counted. With one thread, seconds are
- * the processor's. */
+ * A round is one call, or as many as take a millisecond. The first call of all is not counted if it takes less than a second. With one
+ * thread, seconds are the processor's. */
 double zl_bench_time(int threads, void (*run)(void *context), void *context, double budget);
 
 /* ZL_ESTOPPED with the sentence when whoever started this wants it to stop. */

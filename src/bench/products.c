@@ -147,8 +147,11 @@ static int measure_type(struct zl_bench *b, const struct plan *p, struct pool *p
         struct layer l[LAYERS];
         layers_of(&zl_shapes[s], l);
         for (int i = 0; i < p->n_layers; i++) {
-            if (l[i].in % zl_type_info[type].block)
+            if (l[i].in % zl_type_info[type].block) {
+                const struct zl_bench_skipped skipped = {zl_shapes[s].name, type, l[i].in, l[i].out};
+                b->sink->skipped(b->sink->context, &skipped);
                 continue;
+            }
             for (int layout = ZL_B_NK; layout <= ZL_B_KN; layout++)
                 for (int r = 0; r < p->n_rows && !rc; r++) {
                     measure(b, pool, zl_shapes[s].name, type, &l[i], (enum zl_layout)layout, p->rows[r]);

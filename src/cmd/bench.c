@@ -23,24 +23,35 @@ struct table {
     int n;
     const char *model; /* whose block is begun, and of which type; NULL: none */
     enum zl_type type;
+    bool rows; /* of the block are named */
     bool kernels;
 };
 
-/* Print the line that is complete, below a heading where a block begins. */
+/* Begin a block of lines where the model or the type is another than before. */
+static void heading(struct table *t, const char *model, enum zl_type type)
+{
+    if (t->model && strcmp(t->model, model) == 0 && t->type == type)
+        return;
+    printf("\n%s, %s weights: GFLOP/s and share by rows\n", model, zl_type_info[type].name);
+    t->model = model;
+    t->type = type;
+    t->rows = false;
+}
+
+/* Print the line that is complete. */
 static void end_line(struct table *t)
 {
     const struct zl_bench_product *first = t->line;
     if (!t->n)
         return;
-    if (!t->model || strcmp(t->model, first->model) != 0 || t->type != first->type) {
-        printf("\n%s, %s weights: GFLOP/s and share by rows\n  %5s   %-5s %-8s", first->model, zl_type_info[first->type].name, "in",
-               "out", "");
+    heading(t, first->model, first->type);
+    if (!t->rows) {
+        printf("  %5s   %-5s %-8s", "in", "out", "");
         for (int i = 0; i < t->n; i++)
             printf("  %14lld", (long long)t->line[i].m);
         putchar('\n');
     }
-    t->model = first->model;
-    t->type = first->type;
+    t->rows = true;
     printf("  %5lld x %-5lld %-8s", (long long)first->in, (long long)first->out, direction(first->layout));
     for (int i = 0; i < t->n; i++)
         printf("  %7.1f %3.0f %%", t->line[i].gflops, 100 * t->line[i].share);
@@ -71,6 +82,15 @@ static void print_product(void *context, const struct zl_bench_product *p)
     if (t->n == 64 || (t->n && (first->in != p->in || first->out != p->out || first->layout != p->layout || first->type != p->type)))
         end_line(t);
     t->line[t->n++] = *p;
+}
+
+static void print_skipped(void *context, const struct zl_bench_skipped *s)
+{
+    struct table *t = context;
+    end_line(t);
+    heading(t, s->model, s->type);
+    printf("  %5lld x %-5lld cannot be: %s has blocks of %lld, which do not divide rows of %lld\n", (long long)s->in, (long long)s->out,
+           zl_type_info[s->type].name, (long long)zl_type_info[s->type].block, (long long)s->in);
 }
 
 static void print_kernel(void *context, const struct zl_bench_kernel *k)
@@ -142,6 +162,13 @@ static void keep_product(void *context, const struct zl_bench_product *p)
                                     "share", p->share));
 }
 
+static void keep_skipped(void *context, const struct zl_bench_skipped *s)
+{
+    json_array_append_new(array_of(context, "gemm_impossible"),
+                          json_pack("{s:s, s:s, s:I, s:I}", "model", s->model, "type", zl_type_info[s->type].name, "in",
+                                    (json_int_t)s->in, "out", (json_int_t)s->out));
+}
+
 static void keep_kernel(void *context, const struct zl_bench_kernel *k)
 {
     json_t *o = json_pack("{s:s, s:I, s:f}", "name", k->name, "tokens", (json_int_t)k->tokens, "seconds", k->seconds);
@@ -177,7 +204,7 @@ static int run_json(const struct zl_bench_options *o, struct zl_error *err)
 {
     json_t *root = json_object();
     json_object_set_new(root, "zerolock", json_string(PACKAGE_VERSION));
-    const struct zl_bench_sink sink = {root, keep_peak, keep_product, keep_kernel, keep_step};
+    const struct zl_bench_sink sink = {root, keep_peak, keep_product, keep_skipped, keep_kernel, keep_step};
     int rc = zl_bench_run(o, &sink, err);
     char *text = rc ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(root);
@@ -192,7 +219,7 @@ static int run_json(const struct zl_bench_options *o, struct zl_error *err)
 static int run_tables(const struct zl_bench_options *o, struct zl_error *err)
 {
     struct table t = {0};
-    const struct zl_bench_sink sink = {&t, print_peak, print_product, print_kernel, print_step};
+    const struct zl_bench_sink sink = {&t, print_peak, print_product, print_skipped, print_kernel, print_step};
     int rc = zl_bench_run(o, &sink, err);
     end_line(&t);
     return rc;
