@@ -8,7 +8,7 @@ libzl_pipe_la_SOURCES += \
 libzl_pipe_la_SOURCES += \
 	src/pipe/packet.h \
 	src/pipe/partition.c src/pipe/partition.h \
-	src/pipe/pipeline.c src/pipe/pipeline.h \
+	src/pipe/pipeline.c src/pipe/pipeline_state.c src/pipe/pipeline.h \
 	src/pipe/placement.c src/pipe/placement.h \
 	src/pipe/schedule.c src/pipe/schedule.h \
 	src/pipe/stage.c src/pipe/stage_state.c src/pipe/stage.h \

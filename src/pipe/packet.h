@@ -13,7 +13,7 @@
 enum zl_packet_kind {
     ZL_TRAIN, /* forward, local loss, backward; update on the last micro-batch of a step */
     ZL_EVAL,  /* forward only; the last stage measures the model's own loss */
-    ZL_MARK,  /* no micro-batch: a checkpoint's marker; each stage that it passes gives its state to the sink */
+    ZL_MARK,  /* no micro-batch: a checkpoint's marker; each stage that it passes gives its state to the sink, then reports it */
     ZL_DRAIN, /* no micro-batch: what waits for its backward is finished before anything behind this, where nothing else flushes */
     ZL_NORM   /* no micro-batch: the norm of all stages' gradients, from the first stage to the others */
 };
@@ -85,6 +85,8 @@ struct zl_report {
     float lr;             /* of the step that is due, while the norm is on its way */
     uint64_t busy_ns;     /* time computing this micro-batch */
     char unmoved[96];     /* after step 2: a tensor whose gradient has been exactly zero, or empty */
+    uint64_t generation;  /* ZL_MARK: what the state counts that it gave */
+    uint64_t forwarded, finished, updates;
 };
 
 #endif

@@ -144,6 +144,9 @@ int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, con
         s.block.n = b->n;
         plan->in_flight[k] = s.in_flight;
         plan->waiting_bytes[k] = zl_stage_memory(&s);
+        struct zl_stage_part part[ZL_STAGE_SECTIONS];
+        for (unsigned i = zl_stage_parts(&s, false, part); i-- > 0;)
+            plan->part_bytes[k][part[i].section] = part[i].bytes;
         plan->total_bytes = plus(plan->total_bytes, plus(b->state_bytes, plan->waiting_bytes[k]));
         const uint64_t activations = plus(plus(b->activation_bytes, b->scratch_bytes), 64);
         if (!takes_turns(p, o, k))
@@ -194,7 +197,8 @@ static int open_workers(struct zl_pipeline *l, const struct zl_partition *p, con
                                      .bell = zl_bell_init(bell),
                                      .trace = zl_trace_lane(o->trace, w),
                                      .before = o->before,
-                                     .context = o->before_context};
+                                     .context = o->before_context,
+                                     .halt = &l->halt};
         for (uint32_t k = 0; k < p->n; k++)
             if (o->worker_of[k] == w) {
                 worker->stage[worker->n_stages++] = &l->stage[k];
@@ -354,6 +358,21 @@ void zl_pipeline_abort(struct zl_pipeline *l)
     }
     for (uint32_t w = 0; w < l->n_workers; w++)
         zl_bell_ring(l->worker[w].bell);
+}
+
+void zl_pipeline_halt(struct zl_pipeline *l)
+{
+    atomic_store_explicit(&l->halt, true, memory_order_release);
+    for (uint32_t w = 0; w < l->n_workers; w++)
+        zl_bell_ring(l->worker[w].bell);
+}
+
+bool zl_pipeline_over(const struct zl_pipeline *l)
+{
+    for (uint32_t w = 0; w < l->n_workers; w++)
+        if (l->worker[w].running && !atomic_load_explicit(&l->worker[w].over, memory_order_acquire))
+            return false;
+    return true;
 }
 
 void zl_pipeline_join(struct zl_pipeline *l)

@@ -45,6 +45,7 @@ struct zl_pipeline {
     struct zl_stage **hosted; /* [n]: the workers' lists, one behind the other */
     struct zl_arena *shared;  /* [n_workers]: activations of stages that take turns on one worker; empty where each has its own */
     uint64_t sent;            /* packets that entered */
+    _Atomic bool halt;
     struct zl_segment segment;
     struct zl_ring *feed;
     struct zl_packet_layout feed_layout;
@@ -54,6 +55,7 @@ struct zl_pipeline_plan {
     struct zl_block_plan block[ZL_STAGES_MAX];
     uint64_t waiting_bytes[ZL_STAGES_MAX]; /* inputs, older weights and gradients that a stage keeps beside its block */
     uint32_t in_flight[ZL_STAGES_MAX];     /* micro-batches that can wait for their backward */
+    uint64_t part_bytes[ZL_STAGES_MAX][ZL_STAGE_SECTIONS]; /* of a checkpoint behind a step; 0: no such part */
     uint64_t activation_bytes; /* of all stages, scratch included, where those that take turns share */
     uint64_t ring_bytes, total_bytes;
 };
@@ -83,8 +85,28 @@ bool zl_pipeline_done(const struct zl_pipeline *l);
 
 void zl_pipeline_finish(struct zl_pipeline *l); /* nothing more comes: drain */
 void zl_pipeline_abort(struct zl_pipeline *l);  /* stop at once */
+void zl_pipeline_halt(struct zl_pipeline *l);   /* stop each worker behind its operation; rings and stages stay as they are */
+bool zl_pipeline_over(const struct zl_pipeline *l); /* all workers have stopped; until then reports must be taken */
 void zl_pipeline_join(struct zl_pipeline *l);
 void zl_pipeline_close(struct zl_pipeline *l);
+
+/* The whole state of a halted pipeline, whose workers have been joined: its parts (at most ZL_STAGES_MAX * ZL_STAGE_SECTIONS; returns how
+ * many), and their bytes into a sink in the same order. A negative number: the sink has lost the generation. */
+struct zl_pipeline_part {
+    uint32_t stage, section;
+    uint64_t bytes;
+};
+uint32_t zl_pipeline_parts(struct zl_pipeline *l, struct zl_pipeline_part *parts);
+int zl_pipeline_put(struct zl_pipeline *l, const struct zl_snapshot_sink *sink, uint64_t generation);
+
+/* Between open and start: go on where the state was taken, behind a marker's step or wherever the pipeline was halted (it must then have been
+ * opened with rings as deep as that one's). What is fed next is what came next there. */
+struct zl_pipeline_source {
+    uint64_t (*bytes)(void *context, uint32_t stage, uint32_t section); /* 0: there is none */
+    int (*read)(void *context, uint32_t stage, uint32_t section, void *data, uint64_t bytes, struct zl_error *err); /* these many or an error */
+    void *context;
+};
+int zl_pipeline_restore(struct zl_pipeline *l, const struct zl_pipeline_source *from, struct zl_error *err);
 
 /* Seconds that all workers together had nothing to run. */
 double zl_pipeline_wait_seconds(const struct zl_pipeline *l);

@@ -200,6 +200,16 @@ void zl_ring_release(struct zl_ring *r)
     pass(r, &r->consumer, &r->producer, 0);
 }
 
+uint32_t zl_ring_unread(const struct zl_ring *r)
+{
+    return (count(&r->producer) - count(&r->consumer)) / STEP;
+}
+
+void *zl_ring_unread_at(struct zl_ring *r, uint32_t i)
+{
+    return r->data + (r->consumer.position + (uint64_t)i) % r->slots * r->slot_bytes;
+}
+
 int zl_ring_is_done(const struct zl_ring *r)
 {
     uint32_t head = atomic_load_explicit(&r->producer.word, memory_order_acquire);

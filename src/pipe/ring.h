@@ -31,6 +31,10 @@ int zl_ring_is_done(const struct zl_ring *r);
 int zl_ring_is_closed(const struct zl_ring *r);
 int zl_ring_is_aborted(const struct zl_ring *r);
 
+/* While neither side is at work: how many slots wait for the consumer, and the i-th of them (0: the one that peek gives). */
+uint32_t zl_ring_unread(const struct zl_ring *r);
+void *zl_ring_unread_at(struct zl_ring *r, uint32_t i);
+
 /* close: no more will be published (a slot that is reserved now is dropped); the consumer drains.
  * abort: both sides return NULL at once. Idempotent, any thread, async-signal-safe. */
 void zl_ring_close(struct zl_ring *r);

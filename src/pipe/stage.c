@@ -163,11 +163,11 @@ static bool shares_norm(const struct zl_stage *s)
 
 static enum zl_stage_next next_norm(struct zl_stage *s)
 {
-    if (s->has_sum && !has_packet(s))
+    if (s->flow.has_sum && !has_packet(s))
         return zl_ring_is_done(s->in) ? ZL_STAGE_BROKEN : ZL_STAGE_WAITS_INPUT;
-    if (!s->has_sum && !s->last && !has_gradient(s))
+    if (!s->flow.has_sum && !s->last && !has_gradient(s))
         return await_gradient(s);
-    const bool onward = s->has_sum || !s->back_out; /* the norm goes on, or the sum goes back */
+    const bool onward = s->flow.has_sum || !s->back_out; /* the norm goes on, or the sum goes back */
     return (onward ? has_room(s) : has_back_room(s)) ? ZL_STAGE_NORM : ZL_STAGE_WAITS_SPACE;
 }
 
@@ -183,10 +183,10 @@ enum zl_stage_next zl_stage_next(struct zl_stage *s)
     if (neighbour_gone(s))
         return ZL_STAGE_BROKEN;
     if (s->state.n == 0)
-        s->draining = false;
-    if (s->state.n > s->ahead || (s->state.n && (s->ended || s->draining)))
+        s->flow.draining = false;
+    if (s->state.n > s->ahead || (s->state.n && (s->flow.ended || s->flow.draining)))
         return next_backward(s);
-    if (s->ended)
+    if (s->flow.ended)
         return next_norm(s);
     if (!has_packet(s)) {
         if (!zl_ring_is_done(s->in))
@@ -248,12 +248,12 @@ static bool is_trained(const struct zl_stage *s)
 /* The last backward of a step is done: update, or find the norm of all stages first. */
 static void end_step(struct zl_stage *s, const struct zl_packet *p, struct zl_report *r)
 {
-    if (s->ended && shares_norm(s)) {
-        s->report = *r;
-        s->report.lr = p->lr;
+    if (s->flow.ended && shares_norm(s)) {
+        s->flow.report = *r;
+        s->flow.report.lr = p->lr;
         return;
     }
-    s->ended = false;
+    s->flow.ended = false;
     if (is_trained(s))
         take_step(s, p->lr, sqrt(zl_block_sum_squares(&s->block, 0)), r);
     send_report(s, r);
@@ -312,8 +312,9 @@ static void forward(struct zl_stage *s)
     }
     s->pending[place] = (struct zl_pending){version, zl_clock_ns() - start, kept_bytes(s, in)};
     s->state.n++;
+    s->state.forwarded++;
     trace_counters(s, 0);
-    s->ended = s->schedule->flush && in->last_of_step && (s->block.spec.train || s->last);
+    s->flow.ended = s->schedule->flush && in->last_of_step && (s->block.spec.train || s->last);
 }
 
 /* Loss or gradient from behind, then the own layers. */
@@ -370,6 +371,7 @@ static void backward(struct zl_stage *s)
     }
     s->state.first = place_at(s, 1);
     s->state.n--;
+    s->state.finished++;
     trace_counters(s, 0);
     r.busy_ns = s->pending[place].forward_ns + zl_clock_ns() - start;
     if (kept.last_of_step)
@@ -384,7 +386,7 @@ static void backward(struct zl_stage *s)
 static void norm(struct zl_stage *s)
 {
     double total;
-    if (s->has_sum) {
+    if (s->flow.has_sum) {
         const struct zl_packet *in = s->front;
         total = in->norm;
         release(s->in, s->before);
@@ -396,21 +398,21 @@ static void norm(struct zl_stage *s)
         }
         sum = zl_block_sum_squares(&s->block, sum);
         if (s->back_out) {
-            *s->back_room = (struct zl_gradient){.micro = s->report.micro, .is_sum = 1, .sum = sum};
+            *s->back_room = (struct zl_gradient){.micro = s->flow.report.micro, .is_sum = 1, .sum = sum};
             publish(s->back_out, s->before);
-            s->has_sum = true;
+            s->flow.has_sum = true;
             return;
         }
         total = sqrt(sum);
     }
     if (s->out) {
-        *s->room = (struct zl_packet){.kind = ZL_NORM, .step = s->report.step, .norm = total};
+        *s->room = (struct zl_packet){.kind = ZL_NORM, .step = s->flow.report.step, .norm = total};
         publish(s->out, s->behind);
     }
-    s->ended = s->has_sum = false;
+    s->flow.ended = s->flow.has_sum = false;
     if (is_trained(s))
-        take_step(s, s->report.lr, total, &s->report);
-    send_report(s, &s->report);
+        take_step(s, s->flow.report.lr, total, &s->flow.report);
+    send_report(s, &s->flow.report);
 }
 
 static void evaluate(struct zl_stage *s)
@@ -459,12 +461,19 @@ static void mark(struct zl_stage *s)
         memcpy(s->early, s->gradient, s->gradient_bytes);
         s->state.has_early = 1;
     }
-    const unsigned n = zl_stage_parts(s, part);
+    const unsigned n = zl_stage_parts(s, false, part);
     for (unsigned i = 0; s->sink && s->sink->put && i < n; i++)
         if (s->sink->put(s->sink->context, in->generation, s->index, part[i].section, part[i].data, part[i].bytes))
             break; /* this generation is lost; the run goes on */
     s->state.has_early = had_early;
-    zl_trace_span(s->trace, ZL_TRACE_CHECKPOINT, start, zl_clock_ns(), s->index, 0, in->step);
+    struct zl_report r = report_of(s, in);
+    r.generation = in->generation;
+    r.forwarded = s->state.forwarded;
+    r.finished = s->state.finished;
+    r.updates = s->state.updates;
+    r.busy_ns = zl_clock_ns() - start;
+    zl_trace_span(s->trace, ZL_TRACE_CHECKPOINT, start, start + r.busy_ns, s->index, 0, in->step);
+    send_report(s, &r);
     pass_on(s);
 }
 
@@ -487,7 +496,7 @@ void zl_stage_run(struct zl_stage *s, enum zl_stage_next what)
         mark(s);
         break;
     case ZL_STAGE_DRAIN:
-        s->draining = true;
+        s->flow.draining = true;
         pass_on(s);
         break;
     case ZL_STAGE_BROKEN:
@@ -501,8 +510,10 @@ void zl_stage_run(struct zl_stage *s, enum zl_stage_next what)
 
 void zl_stage_revive(struct zl_stage *s)
 {
-    if (!s->stash || s->schedule->weights == ZL_WEIGHTS_REPLAYED)
-        return;
+    if (s->stash && s->schedule->weights == ZL_WEIGHTS_REPLAYED)
+        return; /* that is made again anyway */
+    if (s->state.n && !s->stash)
+        s->front = zl_ring_try_peek(s->in, 0); /* as the look before its forward left it */
     for (uint32_t i = 0; i < s->state.n; i++) {
         const uint32_t place = place_at(s, i);
         struct zl_packet *p = pending_packet(s, place);

@@ -38,6 +38,8 @@ static inline bool zl_stage_can_run(enum zl_stage_next n)
 
 /* The small part of a stage's state, as a checkpoint keeps it. */
 struct zl_stage_state {
+    uint64_t forwarded;   /* micro-batches of training that have gone forward, of the whole run */
+    uint64_t finished;    /* and whose backward is done: their gradients are in the weights or in the sum so far, once each */
     uint64_t updates;     /* optimizer steps made */
     uint64_t version;     /* times that one was due, made or left out */
     uint32_t first, n;    /* of the micro-batches that wait for their backward: a ring of `in_flight` places */
@@ -51,12 +53,25 @@ enum zl_stage_section {
     ZL_SECTION_WEIGHTS,  /* own adapters, then the shadow's; float */
     ZL_SECTION_MOMENT_1, /* of Adam, as the weights */
     ZL_SECTION_MOMENT_2,
-    ZL_SECTION_GRADIENT, /* from here on only where the pipeline never runs empty: the sum so far */
+    ZL_SECTION_GRADIENT, /* from here on behind a step only where the pipeline never runs empty: the sum so far */
     ZL_SECTION_STASH,    /* the packets that wait for their backward */
     ZL_SECTION_PLACES,   /* struct zl_pending of each place */
     ZL_SECTION_EARLY,    /* a gradient on its way */
-    ZL_SECTION_OLDER,    /* older weights that some of them need, with their numbers */
+    ZL_SECTION_OLDER,    /* older weights that some of them need */
+    ZL_SECTION_VERSIONS, /* and their numbers */
+    ZL_SECTION_FLOW,     /* from here on only of a pipeline that was halted anywhere: struct zl_stage_flow */
+    ZL_SECTION_PACKETS,  /* in the ring before the stage */
+    ZL_SECTION_GRADIENTS,/* in the ring from the stage behind */
     ZL_STAGE_SECTIONS
+};
+
+/* What of a stage's turns is under way. At a marker nothing is. */
+struct zl_stage_flow {
+    uint32_t ended;       /* the last forward ended a step that flushes */
+    uint32_t has_sum;     /* and the squares of the gradients went on to the stage before: the norm of all is still to come */
+    uint32_t draining;    /* what waits is finished before anything new */
+    uint32_t reserved;
+    struct zl_report report; /* of the step's last micro-batch, which waits for the norm */
 };
 
 struct zl_stage_part {
@@ -78,14 +93,12 @@ struct zl_stage {
     bool passing;       /* its output is its input: somebody has computed it before */
     const struct zl_schedule *schedule;
     bool vertical_sync; /* the version of weights is the one that the first stage had */
-    bool ended;         /* the last forward ended a step that flushes */
-    bool has_sum;       /* and the squares of the gradients went on to the stage before: the norm of all is still to come */
-    bool draining;      /* what waits is finished before anything new */
     bool closed;        /* the input has ended, and the stage behind knows */
     uint32_t worker;
     struct zl_block block;
     struct zl_optimizer optimizer; /* lr comes with each packet */
     struct zl_stage_state state;
+    struct zl_stage_flow flow;
     struct zl_ring *in, *out;      /* out NULL: the last stage */
     struct zl_ring *back_in, *back_out; /* gradients from the stage behind, to the stage before; NULL: none */
     struct zl_ring *reports;       /* of struct zl_report, to the driver */
@@ -106,7 +119,6 @@ struct zl_stage {
         float *w;                  /* [n][block.n] */
     } older;
     float *embedded;               /* [tokens][d], stage 0 only */
-    struct zl_report report;       /* of the step's last micro-batch, which waits for the norm */
     const struct zl_snapshot_sink *sink; /* where markers leave the state; NULL: nowhere */
     struct zl_trace_lane *trace;   /* of its worker; NULL: off */
     struct zl_arena memory;        /* of stash, early, older, embedded */
@@ -129,7 +141,9 @@ void zl_stage_end(struct zl_stage *s, bool broken);
 /* Make the activations of pending micro-batches again, after their state was read from a checkpoint; on the stage's own thread. */
 void zl_stage_revive(struct zl_stage *s);
 
-/* The parts of the state in the order of their sections; returns how many (at most ZL_STAGE_SECTIONS). Stable while the stage is open. */
-unsigned zl_stage_parts(struct zl_stage *s, struct zl_stage_part parts[ZL_STAGE_SECTIONS]);
+/* The parts of the state behind a step, in the order of their sections; returns how many (at most ZL_STAGE_SECTIONS). Stable while the stage
+ * is open; in a plan, before the stage has memory, the sizes alone count. halted: those of a stage that was halted anywhere, but for what
+ * is in its rings. */
+unsigned zl_stage_parts(struct zl_stage *s, bool halted, struct zl_stage_part parts[ZL_STAGE_SECTIONS]);
 
 #endif

@@ -16,6 +16,12 @@ static bool stashes(const struct zl_stage *s)
     return s->in_flight > 1;
 }
 
+/* Where a gradient from behind can be on its way when a marker passes. */
+static bool has_early(const struct zl_stage *s)
+{
+    return !s->schedule->local && !s->last && !s->schedule->flush;
+}
+
 static void take(struct zl_stage *s, struct zl_arena *a)
 {
     const uint64_t n = s->in_flight, d = s->block.model->config.d;
@@ -28,7 +34,7 @@ static void take(struct zl_stage *s, struct zl_arena *a)
     }
     if (!s->schedule->local && !s->last) {
         s->gradient_bytes = ZL_GRADIENT_AT + (uint64_t)s->block.spec.tokens * d * sizeof(float);
-        if (!s->schedule->flush)
+        if (has_early(s))
             s->early = zl_arena_take(a, s->gradient_bytes);
     }
     if (keeps_older(s)) {
@@ -59,24 +65,26 @@ void zl_stage_free(struct zl_stage *s)
     zl_block_close(&s->block);
 }
 
-unsigned zl_stage_parts(struct zl_stage *s, struct zl_stage_part parts[ZL_STAGE_SECTIONS])
+unsigned zl_stage_parts(struct zl_stage *s, bool halted, struct zl_stage_part parts[ZL_STAGE_SECTIONS])
 {
     const uint64_t vector = s->block.n * sizeof(float);
     const bool trains = s->block.spec.train && vector, open_end = !s->schedule->flush && !s->schedule->local;
-    const struct zl_stage_part all[ZL_STAGE_SECTIONS] = {
+    const bool under_way = open_end || halted, waits = open_end || (halted && s->state.n);
+    const struct zl_stage_part all[] = {
         {ZL_SECTION_STATE, &s->state, sizeof s->state},
         {ZL_SECTION_WEIGHTS, s->block.w, vector},
         {ZL_SECTION_MOMENT_1, s->block.m, trains ? vector : 0},
         {ZL_SECTION_MOMENT_2, s->block.v, trains ? vector : 0},
-        {ZL_SECTION_GRADIENT, s->block.g, trains && open_end ? vector : 0},
-        {ZL_SECTION_STASH, s->stash, open_end ? s->in_flight * s->stash_bytes : 0},
-        {ZL_SECTION_PLACES, s->pending, open_end ? s->in_flight * sizeof *s->pending : 0},
-        {ZL_SECTION_EARLY, s->early, s->early ? s->gradient_bytes : 0},
-        {ZL_SECTION_OLDER, s->older.version,
-         s->older.n ? (uint64_t)((unsigned char *)(s->older.w + s->older.n * s->block.n) - (unsigned char *)s->older.version) : 0},
+        {ZL_SECTION_GRADIENT, s->block.g, trains && under_way ? vector : 0},
+        {ZL_SECTION_STASH, s->stash, waits ? s->in_flight * s->stash_bytes : 0},
+        {ZL_SECTION_PLACES, s->pending, waits ? s->in_flight * sizeof *s->pending : 0},
+        {ZL_SECTION_EARLY, s->early, has_early(s) ? s->gradient_bytes : 0},
+        {ZL_SECTION_OLDER, s->older.w, s->older.n * vector},
+        {ZL_SECTION_VERSIONS, s->older.version, s->older.n * sizeof *s->older.version},
+        {ZL_SECTION_FLOW, &s->flow, halted ? sizeof s->flow : 0},
     };
     unsigned n = 0;
-    for (unsigned i = 0; i < ZL_STAGE_SECTIONS; i++)
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].bytes)
             parts[n++] = all[i];
     return n;

@@ -78,6 +78,8 @@ static void *run(void *arg)
         const uint32_t seen = zl_bell_seen(w->bell);
         struct choice best;
         enum zl_stage_next why;
+        if (atomic_load_explicit(w->halt, memory_order_acquire)) /* set before the bell was rung */
+            break;
         ok = look(w, &live, &best, &why);
         if (!ok)
             break;
@@ -94,6 +96,7 @@ static void *run(void *arg)
     }
     for (uint32_t i = 0; !ok && i < live; i++)
         zl_stage_end(w->stage[i], true);
+    atomic_store_explicit(&w->over, true, memory_order_release); /* what the thread wrote is seen with it */
     return NULL;
 }
 

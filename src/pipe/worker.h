@@ -19,14 +19,17 @@ struct zl_worker {
     struct zl_trace_lane *trace;
     void (*before)(void *context, uint32_t stage); /* called before each operation, for tests that disturb the timing; NULL */
     void *context;
+    const _Atomic bool *halt; /* set by others: stop where you are */
     bool pinned, running;
     pthread_t thread;
+    _Atomic bool over; /* the thread has done all that it will do */
     /* written by the worker, read by others at any time: time without work by what the oldest stage waited for */
     _Atomic uint64_t input_wait_ns, space_wait_ns;
     _Atomic uint64_t operations;
 };
 
-/* Start the thread. It ends when its stages are done or one is broken, having closed or aborted the rings around them. */
+/* Start the thread. It ends when its stages are done or one is broken, having closed or aborted the rings around them; or when it is halted:
+ * then it finishes the operation under way and leaves everything as it is. */
 int zl_worker_start(struct zl_worker *w, struct zl_error *err);
 void zl_worker_join(struct zl_worker *w);
 

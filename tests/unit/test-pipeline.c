@@ -1,6 +1,6 @@
 /*
  * A pipeline driven by hand on a tiny model: late gradients are those of a plain simulation, every schedule goes on from a marker's snapshot to
- * the same bits, delays at random change nothing, and a pipeline that is broken off ends.
+ * the same bits and from wherever it was halted, delays at random change nothing, and a pipeline that is broken off ends.
  */
 #include "tests/unit/test.h"
 
@@ -36,6 +36,7 @@ struct way {
     struct snapshots *from;    /* or begin with that behind step `at` */
     uint32_t at;
     uint32_t break_at;         /* abort before this operation; 0: never */
+    uint32_t halt_at;          /* halt behind this operation and go on in another pipeline, again and again; 0: never */
 };
 
 struct result {
@@ -65,7 +66,7 @@ static void free_snapshots(struct snapshots *s)
 struct disturbance {
     struct zl_pipeline *pipeline;
     unsigned seed;
-    uint32_t break_at;
+    uint32_t break_at, halt_at;
     _Atomic uint32_t operations;
 };
 
@@ -75,6 +76,8 @@ static void disturb(void *context, uint32_t stage)
     const uint32_t n = d->operations++;
     if (d->break_at && n + 1 == d->break_at)
         zl_pipeline_abort(d->pipeline);
+    if (d->halt_at && n + 1 == d->halt_at)
+        zl_pipeline_halt(d->pipeline);
     if (d->seed) {
         unsigned x = (d->seed * 2654435761u) ^ (n * 40503u) ^ (stage * 9176u);
         nanosleep(&(struct timespec){0, (long)(x % 7 ? 0 : x % 3000000)}, NULL);
@@ -97,7 +100,7 @@ static struct zl_packet *slot(struct zl_pipeline *l, uint64_t *reports)
 {
     struct zl_packet *p;
     struct zl_report r;
-    while (!(p = zl_pipeline_slot(l, 2000000)) && !zl_pipeline_done(l))
+    while (!(p = zl_pipeline_slot(l, 2000000)) && !zl_pipeline_done(l) && !zl_pipeline_over(l))
         while (zl_pipeline_report(l, 0, &r))
             ++*reports;
     return p;
@@ -112,6 +115,59 @@ static void cut(struct zl_partition *p, uint32_t stages)
     }
 }
 
+/* The state of a halted pipeline, and how it is read back. */
+static struct {
+    unsigned char *data;
+    uint64_t bytes;
+} whole[MOST_STAGES][ZL_STAGE_SECTIONS];
+
+static int put_whole(void *context, uint64_t generation, uint32_t stage, uint32_t section, const void *data, uint64_t bytes)
+{
+    (void)context;
+    (void)generation;
+    whole[stage][section].data = realloc(whole[stage][section].data, whole[stage][section].bytes + bytes);
+    memcpy(whole[stage][section].data + whole[stage][section].bytes, data, bytes);
+    whole[stage][section].bytes += bytes;
+    return 0;
+}
+
+static uint64_t bytes_whole(void *context, uint32_t stage, uint32_t section)
+{
+    (void)context;
+    return whole[stage][section].bytes;
+}
+
+static int read_whole(void *context, uint32_t stage, uint32_t section, void *data, uint64_t bytes, struct zl_error *err)
+{
+    (void)context;
+    if (bytes != whole[stage][section].bytes)
+        return zl_fail(err, ZL_EINPUT, "section %u of stage %u has %u bytes, not %u", section, stage, (unsigned)whole[stage][section].bytes,
+                       (unsigned)bytes);
+    memcpy(data, whole[stage][section].data, bytes);
+    return 0;
+}
+
+static void put_down(struct zl_pipeline *l)
+{
+    const struct zl_snapshot_sink sink = {put_whole, NULL};
+    struct zl_pipeline_part part[MOST_STAGES * ZL_STAGE_SECTIONS];
+    for (size_t k = 0; k < MOST_STAGES; k++)
+        for (size_t j = 0; j < ZL_STAGE_SECTIONS; j++)
+            whole[k][j].bytes = 0;
+    const uint32_t n = zl_pipeline_parts(l, part);
+    assert_int_equal(zl_pipeline_put(l, &sink, 1), 0);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(part[i].bytes, whole[part[i].stage][part[i].section].bytes);
+}
+
+static void take_up(struct zl_pipeline *l)
+{
+    const struct zl_pipeline_source source = {bytes_whole, read_whole, NULL};
+    struct zl_error err = {0};
+    if (zl_pipeline_restore(l, &source, &err))
+        fail_msg("%s", err.text);
+}
+
 static struct result run(const struct way *way)
 {
     struct zl_pipeline l;
@@ -122,27 +178,32 @@ static struct result run(const struct way *way)
     char note[256];
     const struct zl_core_group groups[MOST_STAGES] = {{.n = 1}, {.n = 1}, {.n = 1}, {.n = 1}};
     const struct zl_snapshot_sink sink = {way->take ? put : NULL, way->take};
-    struct disturbance d = {&l, way->delays, way->break_at, 0};
+    struct disturbance d = {&l, way->delays, way->break_at, way->halt_at, 0};
     cut(&partition, way->stages);
     const struct zl_pipeline_options o = {.lora = &lora, .tokens = TOKENS, .seqs = 2, .longest = TOKENS, .ring_depth = way->ring_depth,
                                           .optimizer = adamw, .schedule = &zl_schedules[way->schedule],
                                           .vertical_sync = way->vertical_sync, .micro_per_step = way->per_step,
                                           .n_workers = way->stacked ? 1 : way->stages,
                                           .worker_of = way->stacked ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
-                                          .before = way->delays || way->break_at ? disturb : NULL, .before_context = &d};
+                                          .before = way->delays || way->break_at || way->halt_at ? disturb : NULL, .before_context = &d};
+    uint32_t i = way->from ? way->at * way->per_step : 0;
+    bool halted = false;
+again:
     if (zl_pipeline_open(&l, &model, &partition, &o, note, &err))
         fail_msg("%s", err.text);
+    if (halted)
+        take_up(&l);
     for (uint32_t k = 0; way->from && k < l.n; k++) {
         struct zl_stage_part part[ZL_STAGE_SECTIONS];
-        const unsigned n = zl_stage_parts(&l.stage[k], part);
-        for (unsigned i = 0; i < n; i++) {
-            assert_int_equal(part[i].bytes, way->from->part[way->at][k][part[i].section].bytes);
-            memcpy(part[i].data, way->from->part[way->at][k][part[i].section].data, part[i].bytes);
+        const unsigned n = zl_stage_parts(&l.stage[k], false, part);
+        for (unsigned j = 0; j < n; j++) {
+            assert_int_equal(part[j].bytes, way->from->part[way->at][k][part[j].section].bytes);
+            memcpy(part[j].data, way->from->part[way->at][k][part[j].section].data, part[j].bytes);
         }
     }
     if (zl_pipeline_start(&l, &err))
         fail_msg("%s", err.text);
-    for (uint32_t i = way->from ? way->at * way->per_step : 0; i < MICRO / way->per_step * way->per_step; i++) {
+    for (; i < MICRO / way->per_step * way->per_step; i++) {
         struct zl_packet *p = slot(&l, &result.reports);
         if (!p)
             break;
@@ -153,10 +214,19 @@ static struct result run(const struct way *way)
             zl_pipeline_mark(&l, p, i / way->per_step + 1, i / way->per_step + 1);
     }
     zl_pipeline_finish(&l);
-    while (!zl_pipeline_done(&l))
+    while (!zl_pipeline_done(&l) && !zl_pipeline_over(&l))
         while (zl_pipeline_report(&l, 1000000, &r))
             result.reports++;
     zl_pipeline_join(&l);
+    while (zl_pipeline_report(&l, 0, &r))
+        result.reports++;
+    if (!zl_pipeline_done(&l) && !way->break_at) {
+        put_down(&l);
+        zl_pipeline_close(&l);
+        halted = true;
+        d.operations = 0;
+        goto again;
+    }
     for (uint32_t k = 0; k < l.n; k++) {
         result.n[k] = l.stage[k].block.n;
         result.w[k] = malloc(result.n[k] * sizeof(float));
@@ -314,6 +384,26 @@ static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state
     }
 }
 
+static void every_schedule_goes_on_from_wherever_it_was_halted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof kinds / sizeof kinds[0]); i++) {
+        struct way way = {.schedule = kinds[i / 2], .stages = 2 + i % 2 * 2, .per_step = 3, .ring_depth = 2, .vertical_sync = i % 2};
+        struct result straight = run(&way);
+        for (way.halt_at = 1; way.halt_at <= 19; way.halt_at += way.halt_at < 7 ? 1 : 3) {
+            char what[96];
+            way.stacked = way.halt_at % 2;
+            struct result resumed = run(&way);
+            snprintf(what, sizeof what, "%s, %u stages, halted behind every %u operations", zl_schedule_names[way.schedule], way.stages,
+                     way.halt_at);
+            assert_same(what, &resumed, &straight);
+            assert_int_equal(resumed.reports, straight.reports);
+            free_result(&resumed);
+        }
+        free_result(&straight);
+    }
+}
+
 static void delays_at_random_change_no_bit(void **state)
 {
     (void)state;
@@ -357,6 +447,9 @@ static int teardown(void **state)
     (void)state;
     for (size_t i = 0; i < MICRO; i++)
         batch_free(&batch[i]);
+    for (size_t k = 0; k < MOST_STAGES; k++)
+        for (size_t j = 0; j < ZL_STAGE_SECTIONS; j++)
+            free(whole[k][j].data);
     zl_model_close(&model);
     tiny_remove(&tiny);
     return 0;
@@ -367,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(late_gradients_are_those_of_a_plain_simulation),
         cmocka_unit_test(every_schedule_goes_on_from_a_snapshot_to_the_same_bits),
+        cmocka_unit_test(every_schedule_goes_on_from_wherever_it_was_halted),
         cmocka_unit_test(delays_at_random_change_no_bit),
         cmocka_unit_test(a_pipeline_that_is_broken_off_ends),
     };

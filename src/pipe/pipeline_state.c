@@ -1,0 +1,123 @@
+/*
+ * A pipeline's state as parts, and back: what a stage keeps (stage.h) and, of one that was halted anywhere, what is in the rings. See
+ * pipeline.h. No worker runs while this is called.
+ */
+#include "pipe/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The rings whose contents belong to a halted stage: those that it reads. */
+struct content {
+    enum zl_stage_section section;
+    struct zl_ring *ring;
+    uint64_t slot_bytes;
+};
+
+static unsigned contents_of(const struct zl_stage *s, struct content out[2])
+{
+    unsigned n = 0;
+    out[n++] = (struct content){ZL_SECTION_PACKETS, s->in, s->in_layout.bytes};
+    if (s->back_in)
+        out[n++] = (struct content){ZL_SECTION_GRADIENTS, s->back_in, s->gradient_bytes};
+    return n;
+}
+
+uint32_t zl_pipeline_parts(struct zl_pipeline *l, struct zl_pipeline_part *parts)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < l->n; k++) {
+        struct zl_stage_part own[ZL_STAGE_SECTIONS];
+        struct content ring[2];
+        const unsigned n_own = zl_stage_parts(&l->stage[k], true, own), rings = contents_of(&l->stage[k], ring);
+        for (unsigned i = 0; i < n_own; i++)
+            parts[n++] = (struct zl_pipeline_part){k, own[i].section, own[i].bytes};
+        for (unsigned i = 0; i < rings; i++)
+            if (zl_ring_unread(ring[i].ring))
+                parts[n++] = (struct zl_pipeline_part){k, ring[i].section, zl_ring_unread(ring[i].ring) * ring[i].slot_bytes};
+    }
+    return n;
+}
+
+int zl_pipeline_put(struct zl_pipeline *l, const struct zl_snapshot_sink *sink, uint64_t generation)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < l->n && !rc; k++) {
+        struct zl_stage_part own[ZL_STAGE_SECTIONS];
+        struct content ring[2];
+        const unsigned n_own = zl_stage_parts(&l->stage[k], true, own), rings = contents_of(&l->stage[k], ring);
+        for (unsigned i = 0; i < n_own && !rc; i++)
+            rc = sink->put(sink->context, generation, k, own[i].section, own[i].data, own[i].bytes);
+        for (unsigned i = 0; i < rings && !rc; i++)
+            for (uint32_t j = 0; j < zl_ring_unread(ring[i].ring) && !rc; j++)
+                rc = sink->put(sink->context, generation, k, ring[i].section, zl_ring_unread_at(ring[i].ring, j), ring[i].slot_bytes);
+    }
+    return rc;
+}
+
+static void follow(struct zl_pipeline *l, const struct zl_packet *p)
+{
+    if (p->sequence >= l->sent)
+        l->sent = p->sequence + 1;
+}
+
+static int fill_ring(struct zl_pipeline *l, uint32_t k, const struct content *c, const struct zl_pipeline_source *from, struct zl_error *err)
+{
+    const uint64_t bytes = from->bytes(from->context, k, c->section);
+    if (!bytes)
+        return 0;
+    unsigned char *all = malloc((size_t)bytes);
+    int rc = all ? from->read(from->context, k, c->section, all, bytes, err) : zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (!rc && bytes % c->slot_bytes)
+        rc = zl_fail(err, ZL_EINPUT, "section %u of stage %u has %llu bytes, which are no whole packets", c->section, k,
+                     (unsigned long long)bytes);
+    for (uint64_t at = 0; at < bytes && !rc; at += c->slot_bytes) {
+        void *slot = zl_ring_try_reserve(c->ring, 0);
+        if (!slot) {
+            rc = zl_fail(err, ZL_EINPUT, "stage %u: more packets were on their way than its ring holds", k);
+            break;
+        }
+        memcpy(slot, all + at, (size_t)c->slot_bytes);
+        if (c->section == ZL_SECTION_PACKETS)
+            follow(l, slot);
+        zl_ring_publish(c->ring);
+    }
+    free(all);
+    return rc;
+}
+
+static int check(const struct zl_stage *s, uint32_t k, struct zl_error *err)
+{
+    const bool sound = s->state.n <= s->in_flight && s->state.first < s->in_flight && s->state.has_early <= (s->early != NULL) &&
+                       s->state.finished + s->state.n == s->state.forwarded;
+    return sound ? 0 : zl_fail(err, ZL_EINPUT, "the state of stage %u contradicts itself", k);
+}
+
+static int restore_stage(struct zl_pipeline *l, uint32_t k, const struct zl_pipeline_source *from, struct zl_error *err)
+{
+    struct zl_stage *s = &l->stage[k];
+    struct zl_stage_part own[ZL_STAGE_SECTIONS];
+    struct content ring[2];
+    int rc = from->read(from->context, k, ZL_SECTION_STATE, &s->state, sizeof s->state, err);
+    if (!rc)
+        rc = check(s, k, err);
+    const bool halted = from->bytes(from->context, k, ZL_SECTION_FLOW) != 0;
+    const unsigned n = zl_stage_parts(s, halted, own), rings = contents_of(s, ring);
+    for (unsigned i = 0; i < n && !rc; i++)
+        rc = from->read(from->context, k, own[i].section, own[i].data, own[i].bytes, err);
+    for (unsigned i = 0; i < rings && !rc; i++)
+        rc = fill_ring(l, k, &ring[i], from, err);
+    if (!rc && s->state.n && !s->stash && !zl_ring_unread(s->in))
+        rc = zl_fail(err, ZL_EINPUT, "stage %u waits for a backward whose packet is missing", k);
+    for (uint32_t i = 0; i < s->state.n && s->stash && !rc; i++)
+        follow(l, (struct zl_packet *)(void *)(s->stash + (s->state.first + i) % s->in_flight * s->stash_bytes));
+    return rc;
+}
+
+int zl_pipeline_restore(struct zl_pipeline *l, const struct zl_pipeline_source *from, struct zl_error *err)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < l->n && !rc; k++)
+        rc = restore_stage(l, k, from, err);
+    return rc;
+}
