@@ -364,6 +364,27 @@ out:
     return rc;
 }
 
+int zl_options_look(const struct zl_command *c, int argc, char **argv, const char *const *names, unsigned *given)
+{
+    struct zl_memory m = {0};
+    struct parse p = {.command = c, .memory = &m};
+    size_t operands = 0;
+    int at = take_line(&p, argc, argv, NULL) ? -1 : 0;
+    *given = 0;
+    for (size_t i = 0; at >= 0 && i < p.line.n; i++) {
+        const struct assignment *a = &p.line.v[i];
+        operands += a->operand != NULL;
+        for (int k = 1; a->operand && k < argc; k++)
+            at = argv[k] == a->text ? k : at;
+        for (unsigned k = 0; a->option && names[k]; k++)
+            *given |= strcmp(a->option->name, names[k]) == 0 ? 1u << k : 0;
+    }
+    zl_memory_free(&m);
+    free(p.line.v);
+    free(p.file.v);
+    return operands == 1 ? at : at < 0 ? at : 0;
+}
+
 static int take_pair(struct parse *p, const struct zl_pair *pair, struct zl_error *err)
 {
     const struct zl_option *o = zl_option_find(p->command, pair->name, strlen(pair->name));

@@ -84,6 +84,10 @@ enum { ZL_PARSED = 0, ZL_PARSED_HELP = 1 };
  * argv[1..]. argv[0] is the command's name and is not looked at. ZL_PARSED_HELP: --help was asked for and printed to stdout. */
 int zl_options_parse(const struct zl_command *c, int argc, char **argv, void *options, struct zl_memory *m, struct zl_error *err);
 
+/* What a command line holds, before values are read: the place of its only operand in argv (0: it has none or several), and whether the
+ * options with these names (NULL behind the last) are given: a bit for each. -1 when the line cannot be read, which zl_options_parse says. */
+int zl_options_look(const struct zl_command *c, int argc, char **argv, const char *const *names, unsigned *given);
+
 /* The same from `n` pairs of name (without dashes) and value instead of a command line; the value of a flag is NULL, "true" or "false".
  * Operands as on the command line. Nothing is printed; help is no option here. */
 struct zl_pair {

@@ -1,7 +1,9 @@
 /* `zerolock train`: options in, the run, exit status out. The work is src/train's. */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cmd/commands.h"
 #include "train/train.h"
@@ -18,12 +20,43 @@ static int run(struct zl_train_options *o, struct zl_memory *m, struct zl_error 
     return zl_train_run(o, err);
 }
 
+/* `zerolock train --resume RUN`: the run's own configuration says the rest. What else stands there counts beside it. */
+static int complete_line(int *argc, char ***argv, struct zl_memory *m, struct zl_error *err)
+{
+    static char dashes_config[] = "--config", dashes_output[] = "--output";
+    static const char *const names[] = {"resume", "output", "config", NULL};
+    unsigned given;
+    char *config = NULL;
+    const int run = zl_options_look(&zl_train_command, *argc, *argv, names, &given);
+    if (run <= 0 || given != 1)
+        return 0;
+    const int n = *argc + 3;
+    char **line = zl_memory_keep(m, calloc((size_t)n + 1, sizeof *line));
+    if (!line || asprintf(&config, "%s/config.yaml", (*argv)[run]) < 0 || !zl_memory_keep(m, config))
+        return zl_fail(err, ZL_EMEMORY, "no memory for the options");
+    if (access(config, F_OK))
+        return zl_fail_errno(err, ZL_EUSAGE, "%s cannot be resumed: it holds no configuration of a run", (*argv)[run]);
+    int at = 0;
+    for (int i = 0; i < *argc; i++)
+        if (i != run)
+            line[at++] = (*argv)[i];
+    line[at++] = dashes_config;
+    line[at++] = config;
+    line[at++] = dashes_output;
+    line[at] = (*argv)[run];
+    *argv = line;
+    *argc = n;
+    return 0;
+}
+
 int zl_cmd_train(int argc, char **argv)
 {
     struct zl_train_options o;
     struct zl_memory memory = {0};
     struct zl_error err = {0};
-    int rc = zl_options_parse(&zl_train_command, argc, argv, &o, &memory, &err);
+    int rc = complete_line(&argc, &argv, &memory, &err);
+    if (!rc)
+        rc = zl_options_parse(&zl_train_command, argc, argv, &o, &memory, &err);
     if (rc == ZL_PARSED)
         rc = run(&o, &memory, &err);
     zl_memory_free(&memory);

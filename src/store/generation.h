@@ -44,6 +44,9 @@ struct zl_generation_name {
 /* The generations of a run, newest first, by their names alone. No folder: none. *out is malloc'd. */
 int zl_generation_list(const char *run_dir, struct zl_generation_name **out, uint64_t *n, struct zl_error *err);
 
+/* Remove every generation, those set aside and unfinished ones too: the folder begins anew. The caller holds the run's lock. */
+int zl_generation_remove_all(const char *run_dir, struct zl_error *err);
+
 /* An open generation: head, index and text have been read and checked, the parts not yet. */
 struct zl_generation {
     uint64_t generation, step, bytes;

@@ -153,6 +153,26 @@ int zl_generation_list(const char *run_dir, struct zl_generation_name **out, uin
     return rc;
 }
 
+int zl_generation_remove_all(const char *run_dir, struct zl_error *err)
+{
+    const int folder = zl_checkpoints_folder(run_dir);
+    if (folder < 0 && errno == ENOENT)
+        return 0;
+    DIR *d = folder >= 0 ? fdopendir(folder) : NULL;
+    int rc = d ? 0 : zl_fail_errno(err, ZL_ESYSTEM, "cannot list %s/" ZL_CHECKPOINTS, run_dir);
+    if (!d && folder >= 0)
+        close(folder);
+    struct dirent *e;
+    uint64_t generation, step;
+    bool aside, tmp;
+    while (d && !rc && (e = readdir(d)))
+        if (zl_generation_parse(e->d_name, &generation, &step, &aside, &tmp) && unlinkat(dirfd(d), e->d_name, 0))
+            rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot remove %s/" ZL_CHECKPOINTS "/%s", run_dir, e->d_name);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
 int zl_generation_open(struct zl_generation *g, const char *run_dir, const char *name, struct zl_error *err)
 {
     uint64_t generation, step;

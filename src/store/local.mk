@@ -11,6 +11,7 @@ libzl_store_la_SOURCES = \
 	src/store/generation.c src/store/generation.h src/store/generation_impl.h \
 	src/store/generations.c \
 	src/store/hash.h \
+	src/store/append.c src/store/append.h \
 	src/store/retain.c \
 	src/store/run.c src/store/run.h \
 	src/store/spill.c src/store/spill.h \

@@ -43,16 +43,63 @@ void zl_journal_together(struct zl_journal *j, uint64_t tokens)
 void zl_journal_progress(struct zl_journal *j, double steps, double tokens)
 {
     sample_memory(j, false);
-    zl_progress_update(&j->progress, j->steps_done + (uint64_t)steps, j->tokens_done + (uint64_t)tokens,
+    zl_progress_update(&j->progress, j->steps_done + (uint64_t)steps, j->tokens_done - j->tokens_before + (uint64_t)tokens,
                        j->steps_done ? j->last_loss : (double)NAN);
+}
+
+static struct zl_step_size size_of(const struct zl_journal *j, uint64_t step)
+{
+    const struct zl_step *s = &j->s->order.steps[step - 1];
+    return j->course ? zl_course_size(j->course, step) : (struct zl_step_size){s->n_micro, s->n_tokens, s->n_trained};
+}
+
+uint64_t zl_journal_tokens(const struct zl_journal *j, uint64_t step)
+{
+    uint64_t tokens = 0;
+    for (uint64_t i = 1; i <= step; i++)
+        tokens += size_of(j, i).n_tokens;
+    return tokens;
+}
+
+struct zl_tally zl_journal_tally(const struct zl_journal *j)
+{
+    return (struct zl_tally){.steps_done = j->steps_done,
+                             .tokens_done = j->tokens_done,
+                             .evaluations = j->evaluations,
+                             .seconds = j->start_ns ? (double)(zl_clock_ns() - j->start_ns) * 1e-9 : 0,
+                             .first_eval = j->first_eval,
+                             .last_eval = j->last_eval,
+                             .last_eval_step = j->last_eval_step,
+                             .peak_pss = j->peak_pss,
+                             .peak_private = j->peak_private,
+                             .skipped_in_a_row = j->skipped_in_a_row};
+}
+
+void zl_journal_resume(struct zl_journal *j, const struct zl_tally *t)
+{
+    j->steps_done = t->steps_done;
+    j->tokens_done = j->tokens_before = t->tokens_done;
+    j->evaluations = t->evaluations;
+    j->first_eval = t->first_eval;
+    j->last_eval = t->last_eval;
+    j->last_eval_step = t->last_eval_step;
+    j->peak_pss = t->peak_pss;
+    j->peak_private = t->peak_private;
+    j->skipped_in_a_row = t->skipped_in_a_row;
+    if (j->s->eval_order.n_micro && !t->evaluations)
+        return; /* the clock begins with the evaluation that is under way */
+    zl_journal_begin(j);
+    j->start_ns -= (uint64_t)(t->seconds * 1e9);
+    j->last_step_ns = j->since_ns;
 }
 
 void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds)
 {
     const struct zl_step *step = &j->s->order.steps[r->step - 1];
+    const struct zl_step_size size = size_of(j, r->step);
     const uint64_t t = zl_clock_ns();
     sample_memory(j, r->step == j->s->order.n_steps);
-    j->tokens_done += step->n_tokens;
+    j->tokens_done += size.n_tokens;
     j->steps_done = r->step;
     uint32_t last = j->s->partition.n - 1;
     j->last_loss = r->n[last] ? r->loss_sum[last] / (double)r->n[last] : (double)NAN;
@@ -60,10 +107,11 @@ void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, doubl
     struct zl_moment now = {
         .lr = zl_learning_rate(j->o, r->step, j->s->order.n_steps),
         .seconds = (double)(t - j->start_ns) * 1e-9,
-        .tokens_per_second = j->together > 0 ? j->together : (double)step->n_tokens / ((double)(t - j->since_ns) * 1e-9),
+        .tokens_per_second = j->together > 0 ? j->together : (double)size.n_tokens / ((double)(t - j->since_ns) * 1e-9),
         .stall_seconds = stall_seconds,
-        .tokens = step->n_tokens,
-        .trained_tokens = step->n_trained,
+        .checkpoint_seconds = j->checkpoint_seconds,
+        .tokens = size.n_tokens,
+        .trained_tokens = size.n_trained,
         .tokens_total = j->tokens_done,
         .peak_pss_bytes = j->peak_pss,
         .peak_private_bytes = j->peak_private,
@@ -84,7 +132,7 @@ void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, doubl
         zl_journal_fail(j, zl_fail(j->err, ZL_EINPUT,
                                    "%d steps in a row gave gradients that are zero or not finite; a lower --lr or a look at the data "
                                    "may help", MOST_SKIPPED));
-    zl_progress_update(&j->progress, r->step, j->tokens_done, j->last_loss);
+    zl_progress_update(&j->progress, r->step, j->tokens_done - j->tokens_before, j->last_loss);
     if (j->o->hooks && j->o->hooks->step)
         j->o->hooks->step(j->o->hooks->context, r->step, j->s->order.n_steps, j->last_loss, now.tokens_per_second);
 }
@@ -103,6 +151,7 @@ void zl_journal_eval(struct zl_journal *j, const struct zl_eval_record *r)
         j->first_eval = loss;
     j->last_eval = loss;
     j->last_eval_step = r->step;
+    j->evaluations++;
     j->since_ns = zl_clock_ns();
     if (r->step == 0)
         zl_journal_begin(j);

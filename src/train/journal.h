@@ -9,11 +9,21 @@
 #include "base/progress.h"
 #include "store/run.h"
 #include "train/ledger.h"
-#include "train/setup.h"
+#include "train/course.h"
+
+struct zl_tally { /* of the run so far, over all the processes that have worked on it */
+    uint64_t steps_done, tokens_done, evaluations;
+    double seconds;
+    double first_eval, last_eval; /* NaN: none */
+    uint64_t last_eval_step;
+    uint64_t peak_pss, peak_private;
+    uint32_t skipped_in_a_row;
+};
 
 struct zl_journal {
     const struct zl_train_options *o;
     const struct zl_setup *s;
+    const struct zl_course *course; /* NULL: nothing is left out */
     struct zl_run *run;
     struct zl_progress progress;
     uint64_t start_ns, last_step_ns, last_pss_ns;
@@ -21,7 +31,9 @@ struct zl_journal {
     uint64_t since_ns; /* the end of the step or evaluation before the step under way */
     double together;   /* tokens a second of steps that were computed together; 0: each by itself */
     uint64_t tokens_done, peak_pss, peak_private;
-    uint64_t steps_done;
+    uint64_t steps_done, evaluations;
+    uint64_t tokens_before; /* of other processes */
+    double checkpoint_seconds; /* that stages have spent handing in their state; set by the driver */
     double first_eval, last_eval, last_loss;
     uint64_t last_eval_step;
     uint32_t skipped_in_a_row;
@@ -41,6 +53,12 @@ void zl_journal_together(struct zl_journal *j, uint64_t tokens);
 void zl_journal_progress(struct zl_journal *j, double steps, double tokens);
 void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds);
 void zl_journal_eval(struct zl_journal *j, const struct zl_eval_record *r);
+
+/* The run so far, and the same for one that goes on: before its first report. */
+struct zl_tally zl_journal_tally(const struct zl_journal *j);
+void zl_journal_resume(struct zl_journal *j, const struct zl_tally *t);
+/* Tokens of the steps up to this one. */
+uint64_t zl_journal_tokens(const struct zl_journal *j, uint64_t step);
 
 /* The run cannot go on; the first code stays. */
 void zl_journal_fail(struct zl_journal *j, int rc);

@@ -36,6 +36,7 @@ json_t *zl_metrics_step(const struct zl_step_record *r, uint32_t stages, const s
     json_object_set_new(o, "tokens_per_second", zl_json_number(now->tokens_per_second));
     json_object_set_new(o, "stage_busy_seconds", busy);
     json_object_set_new(o, "stall_seconds", zl_json_number(now->stall_seconds));
+    json_object_set_new(o, "checkpoint_seconds", zl_json_number(now->checkpoint_seconds));
     json_object_set_new(o, "peak_pss_bytes", zl_json_count(now->peak_pss_bytes));
     json_object_set_new(o, "peak_private_bytes", zl_json_count(now->peak_private_bytes));
     if (skipped)

@@ -7,7 +7,7 @@
 #include "train/ledger.h"
 
 struct zl_moment { /* what is known at a step beside the stages' reports */
-    double lr, seconds, tokens_per_second, stall_seconds;
+    double lr, seconds, tokens_per_second, stall_seconds, checkpoint_seconds;
     uint64_t tokens, tokens_total, trained_tokens;
     uint64_t peak_pss_bytes, peak_private_bytes;
     double epoch;

@@ -36,6 +36,13 @@ struct zl_train_options {
     uint64_t steps; /* 0: by epochs */
     double epochs;
     uint64_t batch_tokens, micro_batch_tokens, max_length;
+    uint64_t micro_batch_exact; /* not the users': micro-batches are cut so whatever the limit says; 0: as above */
+
+    /* checkpoints */
+    uint64_t checkpoint_every; /* steps; 0: not by their number */
+    double checkpoint_minutes; /* 0: not by time */
+    uint64_t keep;             /* how many stay; 0: none are written */
+    bool resume;               /* go on with the run in `output` */
 
     /* schedule */
     enum zl_schedule_kind schedule;

@@ -117,6 +117,8 @@ static void print_memory(const struct zl_setup *s, FILE *f)
     fprintf(f, "  %8.1f  activations and scratch, %s%s\n", mib(s->plan.activation_bytes), recomputes[s->pipeline.recompute],
             s->pipeline.halves ? ", as bfloat16" : "");
     fprintf(f, "  %8.1f  rings and what waits in the stages\n", mib(s->plan.ring_bytes + waiting));
+    if (s->checkpoint_bytes)
+        fprintf(f, "  %8.1f  checkpoints of %.1f MiB on their way to the disk\n", mib(s->checkpoint_bytes), mib(s->checkpoint_file_bytes));
     fprintf(f, "  %8.1f  program, tokenizer, data\n", mib(s->pss_before));
     fprintf(f, "  %8.1f  in all, at most\n", mib(zl_setup_expected_bytes(s)));
 }

@@ -10,8 +10,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/adapter.h"
-#include "train/frozen.h"
+#include "train/checkpointing.h"
 #include "train/costs.h"
+#include "train/frozen.h"
 
 #define PROGRAM_BYTES (UINT64_C(4) << 20) /* pages of the program, its libraries and a model file's header that a run touches */
 
@@ -239,13 +240,15 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .groups = s->groups,
     };
     rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
-    if (rc || o->schedule != ZL_SCHEDULE_SWEEP) {
-        s->plan.total_bytes += rc ? 0 : zl_frozen_memory(s);
-        return rc;
+    if (!rc && o->schedule == ZL_SCHEDULE_SWEEP) {
+        rc = zl_sweep_plan(s, o, &s->sweep, err);
+        s->plan.ring_bytes = 0;
+        s->plan.total_bytes = rc ? 0 : s->sweep.total_bytes - s->sweep.resident_bytes;
     }
-    rc = zl_sweep_plan(s, o, &s->sweep, err);
-    s->plan.ring_bytes = 0;
-    s->plan.total_bytes = rc ? 0 : s->sweep.total_bytes - s->sweep.resident_bytes + zl_frozen_memory(s);
+    if (!rc)
+        rc = zl_checkpointing_plan(s, o, &s->checkpoint_bytes, &s->checkpoint_file_bytes, err);
+    if (!rc)
+        s->plan.total_bytes += zl_frozen_memory(s) + s->checkpoint_bytes;
     return rc;
 }
 
@@ -282,7 +285,8 @@ static bool choose_stages(const struct zl_train_options *o)
  * micro-batch is alone in it, and computes again as much as it must. */
 static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
-    const uint64_t asked = o->micro_batch_tokens < o->batch_tokens ? o->micro_batch_tokens : o->batch_tokens;
+    const uint64_t exact = o->micro_batch_exact, wish = exact ? exact : o->micro_batch_tokens;
+    const uint64_t asked = wish < o->batch_tokens ? wish : o->batch_tokens;
     malloc_trim(0); /* what reading left behind goes back to the system */
     zl_memory_pss(&s->private_before);
     s->pss_before = s->private_before + PROGRAM_BYTES; /* pages of the weights that were looked at are counted with the weights */
@@ -290,7 +294,7 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
         int rc = plan_with(s, o, asked, o->recompute, err);
         return rc ? rc : check_available(s, err);
     }
-    const uint64_t floors[] = {asked < 192 ? asked : 192, 64};
+    const uint64_t floors[] = {asked < 192 || exact ? asked : 192, exact ? asked : 64};
     const uint64_t most_stages = choose_stages(o) ? larger(s->partition.n, s->corpus.model.config.layers) : s->partition.n;
     for (int f = 0; f < 2; f++)
         for (uint64_t stages = choose_stages(o) ? o->stages : s->partition.n; stages <= most_stages && stages <= ZL_STAGES_MAX; stages++) {
@@ -438,6 +442,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "activations", json_string(zl_activations_names[o->activations]));
     json_object_set_new(r, "recompute", json_string(zl_recompute_names[s->pipeline.recompute]));
     json_object_set_new(r, "compute", json_string(zl_compute_names[s->pipeline.compute]));
+    json_object_set_new(r, "checkpoint_bytes", zl_json_count(s->checkpoint_file_bytes));
     json_object_set_new(r, "planned_bytes", zl_json_count(s->plan.total_bytes));
     json_object_set_new(r, "expected_bytes", zl_json_count(zl_setup_expected_bytes(s)));
     json_object_set_new(r, "weight_bytes", zl_json_count(s->corpus.model.weight_bytes));

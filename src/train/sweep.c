@@ -411,7 +411,7 @@ static void evaluate(struct zl_sweep *w)
     zl_journal_eval(w->j, &eval);
 }
 
-void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j)
+void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j, void (*border)(void *context, uint64_t step), void *context)
 {
     const uint64_t steps = w->s->order.n_steps, every = w->o->eval_every;
     const bool eval = w->s->eval_order.n_micro > 0;
@@ -419,12 +419,14 @@ void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j)
     w->trace = zl_trace_lane(w->s->pipeline.trace, 0);
     if (eval && w->step == 0)
         evaluate(w); /* and when that is booked, the clock begins */
-    else
+    else if (!j->start_ns)
         zl_journal_begin(j);
     while (w->step < steps && !zl_journal_stopping(j)) {
         train_window(w, zl_sweep_window(w->s, w->o, w->step));
         if (eval && !zl_journal_stopping(j) && (w->step == steps || (every && w->step % every == 0)))
             evaluate(w);
+        if (border && w->step == j->steps_done && !j->rc)
+            border(context, w->step);
     }
 }
 

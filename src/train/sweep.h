@@ -24,8 +24,9 @@ int zl_sweep_open(struct zl_sweep **out, struct zl_setup *s, const struct zl_tra
                   struct zl_frozen *frozen, struct zl_error *err);
 void zl_sweep_close(struct zl_sweep *w); /* NULL does nothing */
 
-/* Train to the end, or until the journal stops; evaluates as the options say. What went wrong is the journal's. */
-void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j);
+/* Train to the end, or until the journal stops; evaluates as the options say. What went wrong is the journal's. border (may be NULL) is called
+ * behind each window and its evaluation, when zl_sweep_visit may be. */
+void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j, void (*border)(void *context, uint64_t step), void *context);
 
 /* Visit the blocks one after the other, each with its state at the border of windows behind step *step: weights and moments are in b (its
  * gradients are zero), *updates counts its optimizer steps. With `change` what the visitor leaves there is the block's state from now on, and

@@ -1,6 +1,6 @@
 /*
- * The training run: reads and checks everything, plans and allocates everything, drives the pipeline, writes the adapter. See train.h.
- * It is the only thread beside the stages: it fills micro-batches in at the front and books reports at the back.
+ * The training run: reads and checks everything, plans and allocates everything, has the pipeline driven (drive.h), writes the adapter. See
+ * train.h.
  */
 #include "train/train.h"
 
@@ -10,30 +10,30 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "pipe/pipeline.h"
 #include "store/run.h"
-#include "train/corpus.h"
+#include "train/drive.h"
+#include "train/events.h"
 #include "train/frozen.h"
-#include "train/journal.h"
-#include "train/ledger.h"
-#include "train/readouts.h"
-#include "train/setup.h"
+#include "train/maps.h"
 #include "train/sweep.h"
 #include "train/trace.h"
 
 #define FEW_STEPS 10     /* after fewer an adapter has hardly begun to learn, and the user is told */
-#define WAIT_NS 20000000 /* how long the driver waits for a slot or a report before it looks around */
+#define LAST_NS  600000000000ll /* for a disk to take the last checkpoint; what takes longer is broken */
 
-struct driver {
+struct work {
     const struct zl_train_options *o;
     struct zl_setup *s;
-    struct zl_pipeline pipeline;
+    struct zl_driver driver;
+    struct zl_checkpointing checkpointing;
+    struct zl_resume resume;
     struct zl_sweep *sweep;
     struct zl_frozen *frozen; /* NULL: all stages compute */
-    struct zl_ledger ledger;
     struct zl_run run;
     struct zl_journal journal;
     struct zl_tracing tracing;
+    char *maps_to_write; /* where, or NULL */
+    uint64_t saved;      /* of a sweep: the step of its last checkpoint */
 };
 
 /* Warm-up from lr/W to lr over W steps, then linear or cosine to 0 behind the last step, or constant. step counts from 1. */
@@ -54,117 +54,15 @@ double zl_learning_rate(const struct zl_train_options *o, uint64_t step, uint64_
     return o->lr;
 }
 
-/* Book all reports that are there; waits for one up to timeout_ns. */
-static bool book_reports(struct driver *d, int64_t timeout_ns)
-{
-    struct zl_report report;
-    struct zl_step_record step;
-    struct zl_eval_record eval;
-    bool any = false;
-    while (zl_pipeline_report(&d->pipeline, any ? 0 : timeout_ns, &report)) {
-        any = true;
-        switch (zl_ledger_book(&d->ledger, &report, &step, &eval)) {
-        case ZL_NEWS_STEP:
-            zl_journal_step(&d->journal, &step, zl_pipeline_wait_seconds(&d->pipeline));
-            break;
-        case ZL_NEWS_EVAL:
-            zl_journal_eval(&d->journal, &eval);
-            break;
-        case ZL_NEWS_NONE:
-            break;
-        }
-    }
-    return any;
-}
-
-static struct zl_packet *slot(struct driver *d)
-{
-    struct zl_packet *m = NULL;
-    while (!zl_journal_stopping(&d->journal) && !(m = zl_pipeline_slot(&d->pipeline, 0)))
-        if (!book_reports(d, WAIT_NS / 20))
-            if ((m = zl_pipeline_slot(&d->pipeline, WAIT_NS)))
-                break;
-    return m;
-}
-
-/* What the frozen stages at the front made of a micro-batch, where that was computed before. */
-static bool fill_hidden(struct driver *d, uint64_t micro, struct zl_packet *m)
-{
-    if (!d->frozen)
-        return true;
-    int rc = zl_frozen_gather(d->frozen, m->kind == ZL_EVAL, micro, zl_packet_at(m, d->pipeline.feed_layout.hidden), d->journal.err);
-    if (rc)
-        zl_journal_fail(&d->journal, rc);
-    return rc == 0;
-}
-
-static void feed_eval(struct driver *d, uint64_t after_step)
-{
-    const struct zl_data_order *o = &d->s->eval_order;
-    for (uint64_t i = 0; i < o->n_micro; i++) {
-        struct zl_packet *m = slot(d);
-        if (!m)
-            return;
-        *m = (struct zl_packet){.kind = ZL_EVAL, .step = after_step};
-        zl_corpus_fill(&d->s->corpus.held_out, o, i, &d->pipeline.feed_layout, m);
-        if (!fill_hidden(d, i, m))
-            return;
-        zl_pipeline_send(&d->pipeline, m);
-    }
-}
-
-static void feed_step(struct driver *d, uint64_t step)
-{
-    const struct zl_data_order *o = &d->s->order;
-    const struct zl_step *s = &o->steps[step - 1];
-    for (uint64_t i = 0; i < s->n_micro; i++) {
-        struct zl_packet *m = slot(d);
-        if (!m)
-            return;
-        *m = (struct zl_packet){.kind = ZL_TRAIN,
-                                 .step = step,
-                                 .last_of_step = i + 1 == s->n_micro,
-                                 .weight = s->n_trained ? (float)(1.0 / (double)s->n_trained) : 0,
-                                 .lr = (float)zl_learning_rate(d->o, step, o->n_steps)};
-        zl_corpus_fill(&d->s->corpus.train, o, s->first_micro + i, &d->pipeline.feed_layout, m);
-        if (!fill_hidden(d, s->first_micro + i, m))
-            return;
-        zl_pipeline_send(&d->pipeline, m);
-        book_reports(d, 0);
-    }
-}
-
-static void drive(struct driver *d)
-{
-    const uint64_t steps = d->s->order.n_steps;
-    const bool eval = d->s->eval_order.n_micro > 0;
-    if (eval)
-        feed_eval(d, 0); /* and when that is booked, the first step begins */
-    else
-        zl_journal_begin(&d->journal);
-    for (uint64_t step = 1; step <= steps && !zl_journal_stopping(&d->journal); step++) {
-        feed_step(d, step);
-        struct zl_packet *end = step == steps ? slot(d) : NULL;
-        if (end) /* the last evaluation is that of the adapter that is written */
-            zl_pipeline_drain(&d->pipeline, end);
-        if (eval && (step == steps || (d->o->eval_every && step % d->o->eval_every == 0)))
-            feed_eval(d, step);
-    }
-    zl_pipeline_finish(&d->pipeline);
-    while (!zl_pipeline_done(&d->pipeline))
-        book_reports(d, WAIT_NS);
-    book_reports(d, 0);
-}
-
-static int write_adapter(struct driver *d)
+static int write_adapter(struct work *d)
 {
     const struct zl_lora *parts[ZL_STAGES_MAX];
     struct zl_adapter adapter;
     struct zl_adapter_config config = d->s->adapter_config;
     struct zl_error err = {0};
     int rc = d->sweep ? zl_sweep_adapters(d->sweep, parts, &err) : 0;
-    for (uint32_t k = 0; !d->sweep && k < d->pipeline.n; k++)
-        parts[k] = &d->pipeline.stage[k].block.own;
+    for (uint32_t k = 0; !d->sweep && k < d->driver.pipeline.n; k++)
+        parts[k] = &d->driver.pipeline.stage[k].block.own;
     if (!rc)
         rc = zl_lora_export(parts, d->s->partition.n, &d->s->corpus.model.config, &adapter, &err);
     char *dir = rc ? NULL : zl_run_path(&d->run, "adapter");
@@ -184,7 +82,7 @@ static int write_adapter(struct driver *d)
 }
 
 /* Hours of training should not end with the news that the adapter has no place. */
-static int check_place(struct driver *d)
+static int check_place(struct work *d)
 {
     char *dir = zl_run_path(&d->run, "adapter");
     int rc = dir ? zl_adapter_check_place(dir, d->journal.err) : zl_fail(d->journal.err, ZL_EMEMORY, "out of memory");
@@ -192,7 +90,7 @@ static int check_place(struct driver *d)
     return rc;
 }
 
-static int begin_trace(struct driver *d)
+static int begin_trace(struct work *d)
 {
     const struct zl_data_order *o = &d->s->order;
     const uint64_t evaluations = 2 + (d->o->eval_every ? o->n_steps / d->o->eval_every : 0);
@@ -202,7 +100,7 @@ static int begin_trace(struct driver *d)
 }
 
 /* What the run was matters more than its picture: a trace that cannot be written is an error of its own behind everything else. */
-static int end_trace(struct driver *d)
+static int end_trace(struct work *d)
 {
     struct zl_error err = {0};
     if (!d->s->pipeline.trace)
@@ -215,96 +113,199 @@ static int end_trace(struct driver *d)
     return rc;
 }
 
-static int run_pipeline(struct driver *d)
+/* What is left when the feeding is over, whatever the reason. */
+static int finish(struct work *d)
+{
+    const int end = zl_journal_finish(&d->journal);
+    zl_checkpointing_look(&d->checkpointing);
+    int rc = d->journal.steps_done ? write_adapter(d) : 0;
+    const int traced = end_trace(d);
+    zl_checkpointing_settle(&d->checkpointing, LAST_NS);
+    if (!zl_run_is_there(&d->run) && !end && !rc)
+        rc = zl_fail(d->journal.err, ZL_ESYSTEM, "%s is gone or has been replaced: of this run it holds the adapter alone", d->run.dir);
+    zl_event_end(&d->run, end == ZL_ESTOPPED ? "stopped" : end || rc ? "failed" : "finished", end || rc ? d->journal.err->text : NULL,
+                 d->journal.steps_done);
+    return end ? end : rc ? rc : traced;
+}
+
+static int run_pipeline(struct work *d)
+{
+    int rc = begin_trace(d);
+    if (!rc)
+        rc = zl_driver_open(&d->driver, &d->resume, d->journal.err);
+    if (rc)
+        return rc;
+    zl_driver_run(&d->driver);
+    return finish(d);
+}
+
+static void sweep_border(void *context, uint64_t step)
+{
+    struct work *d = context;
+    if (zl_checkpointing_due(&d->checkpointing, step, step == d->s->order.n_steps) &&
+        zl_checkpointing_sweep(&d->checkpointing, d->sweep, step))
+        d->saved = step;
+}
+
+static int run_sweep(struct work *d)
+{
+    int rc = begin_trace(d);
+    if (!rc)
+        rc = zl_resume_sweep(&d->resume, d->sweep, d->journal.err);
+    d->saved = d->resume.standing.tally.steps_done;
+    if (rc)
+        return rc;
+    zl_sweep_run(d->sweep, &d->journal, sweep_border, d);
+    if (d->journal.rc == ZL_ESTOPPED && d->journal.steps_done > d->saved)
+        zl_checkpointing_sweep(&d->checkpointing, d->sweep, d->journal.steps_done);
+    return finish(d);
+}
+
+/* Readouts as the run began with them, or fitted now. */
+static int make_readouts(struct work *d)
 {
     struct zl_setup *s = d->s;
-    char note[256] = "";
-    int rc = begin_trace(d);
-    if (rc)
-        return rc;
-    rc = zl_pipeline_open(&d->pipeline, &s->corpus.model, &s->partition, &s->pipeline, note, d->journal.err);
-    if (rc)
-        return rc;
-    if (note[0])
-        zl_note("%s", note);
-    uint32_t in_flight = 2;
-    for (uint32_t k = 0; k < s->partition.n; k++)
-        in_flight += s->pipeline.ring_depth + s->plan.in_flight[k] + 2;
-    rc = zl_ledger_open(&d->ledger, s->partition.n, s->eval_order.n_micro, in_flight, d->journal.err);
+    const int64_t width = s->corpus.model.config.d;
+    const char *before = d->resume.standing.maps;
+    char *path = zl_run_path(&d->run, ZL_MAPS_FILE), now[33];
+    struct zl_error why = {0};
+    if (!path)
+        return zl_fail(d->journal.err, ZL_EMEMORY, "out of memory");
+    if (zl_resume_any(&d->resume) && before[0] && zl_maps_read(path, &s->partition, width, before, &s->readouts, &why) == 0) {
+        free(path);
+        return 0;
+    }
+    int rc = zl_setup_readouts(s, d->o, 0, d->journal.err);
+    zl_maps_hash(&s->readouts, s->partition.n, width, now);
+    if (!rc && zl_resume_any(&d->resume) && strcmp(before, now) != 0 && !d->o->force)
+        rc = zl_fail(d->journal.err, ZL_EINPUT, "%s, and fitting them again gives others here; --force goes on with those", why.text);
+    d->maps_to_write = rc == 0 && now[0] ? path : NULL;
+    if (!d->maps_to_write)
+        free(path);
+    return rc;
+}
+
+/* What a run of this setup should be told. */
+static void remark(const struct work *d)
+{
+    const struct zl_train_options *o = d->o;
+    const unsigned long long steps = d->s->order.n_steps;
+    if (o->cache_frozen && !d->s->n_cached && d->s->partition.cut[0].frozen)
+        zl_note("--cache-frozen has no effect in a run that takes no example twice");
+    if (d->s->eval_order.n_micro && o->eval_every >= steps)
+        zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every, steps);
+    if (!o->steps && steps < FEW_STEPS)
+        zl_note("little data: only %llu step%s; more --epochs or smaller --batch-tokens make more", steps, steps == 1 ? "" : "s");
+}
+
+static int describe(struct work *d)
+{
+    char id[ZL_RUN_ID_TEXT];
+    json_t *about = zl_setup_describe(d->s, d->o);
+    zl_run_id_text(&d->resume.id, id);
+    json_object_set_new(about, "run", json_string(id));
+    return zl_run_write_json(&d->run, "run.json", about, d->journal.err);
+}
+
+/* The folder becomes this run's, from its beginning or from where it goes on. */
+static int take_folder(struct work *d)
+{
+    struct zl_error *err = d->journal.err;
+    int rc = zl_resume_any(&d->resume) ? zl_resume_journal(&d->resume, &d->run, &d->journal, err) : zl_run_begin(&d->run, err);
+    if (!rc && d->o->configuration)
+        rc = zl_run_write_text(&d->run, "config.yaml", d->o->configuration, err);
     if (!rc)
-        rc = zl_pipeline_start(&d->pipeline, d->journal.err);
-    if (rc)
-        return rc;
-    drive(d);
-    zl_pipeline_join(&d->pipeline);
-    const int end = zl_journal_finish(&d->journal);
-    rc = d->journal.steps_done ? write_adapter(d) : 0;
-    const int traced = end_trace(d);
-    return end ? end : rc ? rc : traced;
+        rc = describe(d);
+    if (!rc && d->maps_to_write)
+        rc = zl_maps_write(d->maps_to_write, &d->s->readouts, d->s->partition.n, d->s->corpus.model.config.d, err);
+    return rc;
 }
 
-static int run_sweep(struct driver *d)
+static void say_start(struct work *d)
 {
-    int rc = begin_trace(d);
-    if (rc)
-        return rc;
-    zl_sweep_run(d->sweep, &d->journal);
-    const int end = zl_journal_finish(&d->journal);
-    rc = d->journal.steps_done ? write_adapter(d) : 0;
-    const int traced = end_trace(d);
-    return end ? end : rc ? rc : traced;
+    const struct zl_standing *s = &d->resume.standing;
+    zl_event_start(&d->run, &(struct zl_event_start){.run = d->resume.id,
+                                                     .generation = d->resume.generation.generation,
+                                                     .step = s->tally.steps_done,
+                                                     .micro = s->micro,
+                                                     .steps = d->s->order.n_steps,
+                                                     .n_micro = d->s->order.n_micro,
+                                                     .stages = d->s->partition.n});
+    if (zl_resume_any(&d->resume))
+        zl_note("going on behind step %llu of %llu", (unsigned long long)s->tally.steps_done, (unsigned long long)d->s->order.n_steps);
 }
 
-int zl_train_run(const struct zl_train_options *o, struct zl_error *err)
+/* Everything up to the first micro-batch. */
+static int prepare(struct work *d, struct zl_train_options *o)
 {
+    struct zl_error *err = d->journal.err;
+    json_t *identity = NULL;
+    int rc = o->resume ? zl_resume_find(&d->resume, &d->run, o->force, err) : zl_run_id_make(&d->resume.id, err);
+    if (rc)
+        return rc;
+    zl_resume_options(&d->resume, o);
+    rc = zl_setup_make(d->s, o, err);
+    if (!rc && !(identity = zl_identity_make(d->s, o)))
+        rc = zl_fail(err, ZL_EMEMORY, "out of memory");
+    if (!rc)
+        rc = zl_resume_check(&d->resume, identity, o->force, err);
+    const char *spill_dir = o->spill_dir ? o->spill_dir : o->output;
+    if (!rc && d->s->n_cached)
+        rc = zl_frozen_open(&d->frozen, d->s, o, spill_dir, &d->journal.head_start, err);
+    d->driver.frozen = d->frozen;
+    if (!rc && o->schedule == ZL_SCHEDULE_SWEEP)
+        rc = zl_sweep_open(&d->sweep, d->s, o, spill_dir, d->frozen, err);
+    else if (!rc)
+        rc = make_readouts(d);
+    if (!rc)
+        remark(d);
+    if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
+        rc = zl_hooks_check(o->hooks, err);
+    if (!rc)
+        rc = take_folder(d);
+    if (rc) {
+        json_decref(identity);
+        return rc;
+    }
+    rc = zl_checkpointing_open(&d->checkpointing, d->s, o, &d->run, &d->journal, &d->resume.id, identity, err);
+    if (!rc)
+        say_start(d);
+    return rc;
+}
+
+int zl_train_run(const struct zl_train_options *asked, struct zl_error *err)
+{
+    struct zl_train_options o = *asked;
     struct zl_setup setup = {0};
-    struct driver d = {.o = o, .s = &setup};
-    zl_journal_open(&d.journal, o, &setup, &d.run, err);
-    int rc = zl_run_open(&d.run, o->output, o->force, err);
+    struct zl_error own = {0};
+    struct work d = {.o = &o, .s = &setup};
+    const enum zl_run_mode mode = o.resume ? ZL_RUN_CONTINUE : o.force ? ZL_RUN_OVERWRITE : ZL_RUN_FRESH;
+    err = err ? err : &own;
+    zl_journal_open(&d.journal, &o, &setup, &d.run, err);
+    d.driver = (struct zl_driver){
+        .o = &o, .s = &setup, .run = &d.run, .journal = &d.journal, .checkpointing = &d.checkpointing};
+    zl_course_begin(&d.driver.course, &setup, o.eval_every);
+    d.journal.course = &d.driver.course;
+    int rc = zl_run_open(&d.run, o.output, mode, err);
     if (rc)
         return rc;
     rc = check_place(&d);
     if (!rc)
-        rc = zl_tracing_open(&d.tracing, o->trace, err);
-    if (rc) {
-        zl_run_close(&d.run);
-        return rc;
-    }
-    rc = zl_setup_make(&setup, o, err);
-    const bool sweep = o->schedule == ZL_SCHEDULE_SWEEP;
-    if (!rc && o->cache_frozen && !setup.n_cached && setup.partition.cut[0].frozen)
-        zl_note("--cache-frozen has no effect in a run that takes no example twice");
-    const char *spill_dir = o->spill_dir ? o->spill_dir : o->output;
-    if (!rc && setup.n_cached)
-        rc = zl_frozen_open(&d.frozen, &setup, o, spill_dir, &d.journal.head_start, err);
-    if (!rc && sweep)
-        rc = zl_sweep_open(&d.sweep, &setup, o, spill_dir, d.frozen, err);
-    else if (!rc)
-        rc = zl_setup_readouts(&setup, o, 0, err);
-    if (!rc && setup.eval_order.n_micro && o->eval_every >= setup.order.n_steps)
-        zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every,
-                (unsigned long long)setup.order.n_steps);
-    if (!rc && !o->steps && setup.order.n_steps < FEW_STEPS)
-        zl_note("little data: only %llu step%s; more --epochs or smaller --batch-tokens make more",
-                (unsigned long long)setup.order.n_steps, setup.order.n_steps == 1 ? "" : "s");
-    if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
-        rc = zl_hooks_check(o->hooks, err);
+        rc = zl_tracing_open(&d.tracing, o.trace, err);
     if (!rc)
-        rc = zl_run_begin(&d.run, err);
-    if (!rc && o->configuration)
-        rc = zl_run_write_text(&d.run, "config.yaml", o->configuration, err);
+        rc = prepare(&d, &o);
     if (!rc)
-        rc = zl_run_write_json(&d.run, "run.json", zl_setup_describe(&setup, o), err);
-    if (!rc)
-        rc = sweep ? run_sweep(&d) : run_pipeline(&d);
+        rc = o.schedule == ZL_SCHEDULE_SWEEP ? run_sweep(&d) : run_pipeline(&d);
     if (d.journal.steps_done && (!rc || rc == ZL_ESTOPPED))
         zl_journal_say_result(&d.journal);
     zl_sweep_close(d.sweep);
     zl_frozen_close(d.frozen);
-    zl_pipeline_close(&d.pipeline);
+    zl_driver_close(&d.driver);
+    zl_checkpointing_close(&d.checkpointing);
+    zl_resume_free(&d.resume);
     zl_tracing_close(&d.tracing);
-    zl_ledger_close(&d.ledger);
     zl_setup_free(&setup);
-    zl_run_close(&d.run);
-    return rc;
+    free(d.maps_to_write);
+    const int closed = zl_run_close(&d.run, err);
+    return rc ? rc : closed;
 }

@@ -56,7 +56,7 @@ says err 'cannot write to standard output'
 one_sentence
 for left in limited/*; do
     case $left in
-    */lock | */metrics.jsonl | */config.yaml | */run.json) ;;
+    */lock | */metrics.jsonl | */events.jsonl | */config.yaml | */run.json) ;;
     *) fail "left over: $left" ;;
     esac
 done

@@ -403,14 +403,14 @@ static void a_new_sweep_goes_on_from_the_state_at_a_border(void **state)
         else
             stopper.stop_at = 3 * s.order.steps[5].first_micro + 3; /* inside the second window */
         stopper.asked = 0;
-        zl_sweep_run(w, &j);
+        zl_sweep_run(w, &j, NULL, NULL);
         assert_int_equal(zl_journal_finish(&j), part ? 0 : ZL_ESTOPPED);
         if (!part)
             assert_int_equal(zl_sweep_visit(w, false, &step, take, &image, &err), 0);
         assert_int_equal(step, 5);
         zl_sweep_close(w);
         zl_setup_free(&s);
-        zl_run_close(&run);
+        zl_run_close(&run, NULL);
         lines = tiny_run_metrics(p.output);
         assert_int_equal(json_array_size(lines), part ? 7 : 5);
         json_array_foreach(lines, i, line)
