@@ -24,18 +24,29 @@
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "pipe/futex.h"
 #include "pipe/relax.h"
 
 #define LINE       128
 #define PARTS_MOST 65535
 
-/* Looks before a sleep. A helper's bridge what lies between a token's loops, some tens of microseconds; the owner's bridge a part that is being
- * computed. A part that takes longer is one whose helper has lost its core: sleeping gives it the owner's. */
+/* A helper's looks before a sleep: they bridge what lies between a token's loops, some tens of microseconds. */
 #define HELPER_SPINS 3000
-#define OWNER_SPINS  1000
+
+/*
+ * The owner looks for as long as its own parts took, and a little longer: then some helper has lost its core in the midst of a part.
+ * Sleeping may give it the owner's, but the scheduler's slices are a hundred times as long as a loop, and where another program wants
+ * the cores it happens again and again; so after a sleep the owner does as many loops alone, twice as many after each further one,
+ * and forgets when long enough nothing happened.
+ */
+#define PATIENCE_NS  20000
+#define ALONE_LEAST  256u
+#define ALONE_MOST   (1u << 14)
+#define SMOOTH_LOOPS 4096u
 
 enum { LEAVE, FIRST }; /* numbers that are no loop's */
 
@@ -48,6 +59,7 @@ struct zl_crew {
     alignas(LINE) _Atomic uint32_t number; /* of the last loop: what idle helpers look at */
     _Atomic uint32_t sleeping;           /* helpers */
     alignas(LINE) int n;                 /* helpers */
+    uint32_t alone, next_alone, smooth;  /* the owner's: loops to do alone, after the next sleep, and without one so far */
     pthread_t helper[];
 };
 
@@ -102,25 +114,45 @@ static void call(struct zl_crew *c, uint32_t number)
         zl_futex_wake(&c->number, c->n);
 }
 
-static void wait_for_all(struct zl_crew *c, uint32_t parts)
+/* Whether it had to sleep. started_ns: when the owner's own parts began. */
+static bool wait_for_all(struct zl_crew *c, uint32_t parts, uint64_t started_ns)
 {
-    for (int i = 0; i < OWNER_SPINS; i++) {
-        if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
-            return;
-        zl_relax();
-    }
+    if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
+        return false;
+    const uint64_t now_ns = zl_clock_ns(), until_ns = now_ns + (now_ns - started_ns) + PATIENCE_NS;
+    do
+        for (int i = 0; i < 50; i++) {
+            if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
+                return false;
+            zl_relax();
+        }
+    while (zl_clock_ns() < until_ns);
     atomic_store(&c->owner_sleeps, 1);
     for (uint32_t now; (now = atomic_load(&c->done)) != parts;)
         zl_futex_wait(&c->done, now, -1);
     atomic_store_explicit(&c->owner_sleeps, 0, memory_order_relaxed); /* a stale 1 costs a system call */
+    return true;
+}
+
+static void learn(struct zl_crew *c, bool slept)
+{
+    if (slept) {
+        c->alone = c->next_alone;
+        c->next_alone = c->next_alone < ALONE_MOST ? 2 * c->next_alone : ALONE_MOST;
+        c->smooth = 0;
+    } else if (++c->smooth == SMOOTH_LOOPS) {
+        c->next_alone = ALONE_LEAST;
+        c->smooth = 0;
+    }
 }
 
 void zl_crew_share(struct zl_crew *c, int64_t parts, zl_part_fn *fn, void *arg)
 {
     assert(parts >= 0 && parts <= PARTS_MOST);
-    if (c->n == 0 || parts <= 1) {
+    if (c->n == 0 || parts <= 1 || c->alone) {
         for (int64_t i = 0; i < parts; i++)
             fn(arg, i);
+        c->alone -= c->alone > 0;
         return;
     }
     c->fn = fn;
@@ -129,10 +161,11 @@ void zl_crew_share(struct zl_crew *c, int64_t parts, zl_part_fn *fn, void *arg)
     uint32_t number = atomic_load_explicit(&c->number, memory_order_relaxed) + 1;
     if (number == LEAVE)
         number++;
+    const uint64_t started_ns = zl_clock_ns();
     atomic_store_explicit(&c->ticket, (uint64_t)number << 32 | (uint64_t)parts << 16, memory_order_release);
     call(c, number);
     work(c);
-    wait_for_all(c, (uint32_t)parts);
+    learn(c, wait_for_all(c, (uint32_t)parts, started_ns));
 }
 
 static void share(void *crew, int64_t parts, zl_part_fn *fn, void *arg)
@@ -152,7 +185,7 @@ int zl_crew_open(struct zl_crew **out, int threads, struct zl_error *err)
     struct zl_crew *c = *out = aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
     if (!c)
         return zl_fail(err, ZL_EMEMORY, "no memory for a crew of %d threads", threads);
-    *c = (struct zl_crew){.number = FIRST};
+    *c = (struct zl_crew){.number = FIRST, .next_alone = ALONE_LEAST};
     for (; c->n < threads - 1; c->n++) {
         int rc = pthread_create(&c->helper[c->n], NULL, help, c);
         if (rc) {
