@@ -23,6 +23,7 @@
 #include "kernel/micro.h"
 #include "kernel/pack.h"
 #include "kernel/pairs.h"
+#include "kernel/unpacked.h"
 
 /* Not taken from the sizes of caches: activations stream well from any level, and fewer rows a block mean dequantizing all weights more
  * often. 264 to 1020 rows, and a buffer for one K block or for all, came within the 2 % by which repeats differ (Zen 4). */
@@ -32,7 +33,6 @@ enum {
     GROUP_BLOCKS = 64,
     ROWS_WORTH = 7,         /* panels of rows that are worth making all panels of weights for */
     ROWS_MOST = 1 << 28,    /* multiply-adds of a thread in a product so short that meeting costs more than making them */
-    FEW_WORTH = 1 << 16,    /* products of few rows that are worth a part */
     SLACK = ZL_UKR_SLACK,
     LINE = ZL_ASK_LINE
 };
@@ -321,84 +321,6 @@ static void check(const struct zl_gemm *g)
     (void)g;
 }
 
-/* Few rows are memory's work, not arithmetic's: their leading terms, as far as these lie so, are added up where they are stored. */
-static bool is_few(const struct zl_team *team, const struct zl_gemm *g)
-{
-    return g->m <= (team->compute == ZL_COMPUTE_F32 ? ZL_GEMM_FEW : 1);
-}
-
-/* A term that is a dot product of each row of activations with each stored row of weights. */
-static bool is_dot(const struct zl_gemm *g, int t)
-{
-    return g->term[t].b_layout == ZL_B_NK && (!g->term[t].a_transposed || (g->m == 1 && g->term[t].lda == 1));
-}
-
-/* A term whose weights lie as a panel does: an adapter's B. */
-static bool is_ready(const struct zl_gemm *g, int t)
-{
-    const struct zl_gemm_term *term = &g->term[t];
-    return term->b_type == ZL_F32 && term->b_layout == ZL_B_KN && !term->b_rows && !term->a_transposed && g->n % 16 == 0 &&
-           (uintptr_t)term->b % sizeof(float) == 0;
-}
-
-/* Few rows, as their parts are shared out: columns in multiples of sixteen. */
-struct few {
-    const struct zl_gemm *g;
-    int dots, ready; /* leading terms, and those behind them */
-    int64_t parts;
-};
-
-static void few_columns(void *arg, int64_t part)
-{
-    const struct few *f = arg;
-    const struct zl_gemm *g = f->g;
-    const int64_t units = ceil_div(g->n, 16), n0 = units * part / f->parts * 16, end = units * (part + 1) / f->parts * 16;
-    const int64_t n = (end < g->n ? end : g->n) - n0;
-    if (!g->accumulate)
-        for (int64_t i = 0; i < g->m; i++)
-            for (int64_t j = n0; j < n0 + n; j++)
-                g->c[i * g->ldc + j] = g->bias ? g->bias[j] : 0;
-    for (int i = 0; i < f->dots + f->ready; i++) {
-        const struct zl_gemm_term *t = &g->term[i];
-        if (i < f->dots) {
-            struct zl_weight w = {t->b_type, t->b, zl_pack_row_bytes(t->b_type, t->ldb), t->b_rows};
-            ZL_ISA_PICK(zl_dot)(&w, n0, n, t->k, (int)g->m, t->a, t->lda, t->alpha, g->c + n0, g->ldc);
-        } else {
-            struct zl_strip s = {t->a, t->lda, 1, t->k};
-            struct zl_ask nothing = {0};
-            ZL_ISA_PICK(zl_skinny)((int)g->m, 1, &s, (const float *)t->b + n0, t->ldb, (int)n, t->alpha, 1, g->c + n0, g->ldc,
-                                   &nothing);
-        }
-    }
-}
-
-/* Into how many parts: of some microseconds each, and a few for each thread, since one may come late. */
-static int64_t few_parts(const struct zl_team *team, const struct zl_gemm *g)
-{
-    const int64_t units = ceil_div(g->n, 16), most = 4 * team->threads, worth = g->n * zl_cut_total(g) / FEW_WORTH + 1;
-    int64_t parts = worth < most ? worth : most;
-    if (team->threads == 1)
-        parts = 1;
-    return parts < units ? parts : units;
-}
-
-/* C and its leading terms, where rows are few; the terms that are left are still to be added. */
-static struct zl_gemm few_rows(const struct zl_team *team, const struct zl_gemm *g)
-{
-    struct few f = {.g = g, .parts = few_parts(team, g)};
-    while (f.dots < g->n_terms && is_dot(g, f.dots))
-        f.dots++;
-    while (f.dots + f.ready < g->n_terms && is_ready(g, f.dots + f.ready))
-        f.ready++;
-    zl_team_share(team, f.parts, few_columns, &f);
-    struct zl_gemm rest = *g;
-    rest.accumulate = true;
-    rest.bias = NULL;
-    rest.n_terms -= f.dots + f.ready;
-    memmove(rest.term, rest.term + f.dots + f.ready, (size_t)rest.n_terms * sizeof *rest.term);
-    return rest;
-}
-
 /* What each thread of the region does: all walk the same blocks, and meet where group() shares work. */
 static void walk(struct job j)
 {
@@ -457,14 +379,13 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
         no_product(g);
         return;
     }
-    struct zl_gemm rest;
-    if (is_few(team, g) && (is_dot(g, 0) || is_ready(g, 0))) {
-        rest = few_rows(team, g);
+    assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
+    struct zl_gemm rest = *g;
+    if (zl_gemm_unpacked(team, &rest)) {
         g = &rest;
         if (zl_cut_total(g) == 0)
             return;
     }
-    assert(team->scratch_bytes >= zl_gemm_scratch_bytes(team->threads));
     struct job j = {.g = g, .shared = team->scratch};
     j.f = kernels_for(team->compute, g);
     j.own = (unsigned char *)team->scratch + (GROUP_FLOATS + SLACK) * sizeof(float);

@@ -3,6 +3,7 @@
 
 #include "kernel/gemm.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,13 +32,22 @@ static float to_bf16(float x)
     return zl_bf16_to_f32((uint16_t)(u >> 16));
 }
 
-static float operand(float x, bool bf16)
+/* a[m][k], and in 8 bits: element k of its unit's 32, rounded to a 127th of the largest of them. */
+static double activation(const struct zl_gemm_term *t, int64_t m, int64_t k, bool int8)
 {
-    return bf16 ? to_bf16(x) : x;
+    const int64_t row = t->a_transposed ? 1 : t->lda, column = t->a_transposed ? t->lda : 1;
+    const float x = t->a[m * row + k * column];
+    float largest = 0;
+    if (!int8)
+        return (double)x;
+    for (int64_t i = k / 32 * 32; i < t->k && i < k / 32 * 32 + 32; i++)
+        largest = fmaxf(largest, fabsf(t->a[m * row + i * column]));
+    const float d = largest / 127, inverse = 1 / d;
+    return d > 0 ? (double)d * (double)rintf(x * inverse) : 0;
 }
 
 /* sum[M][N] += alpha A B, row by stored row of B. */
-static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, bool bf16, double *sum)
+static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, bool bf16, bool int8, double *sum)
 {
     float *row = allocate((uint64_t)t->ldb, sizeof *row);
     bool nk = t->b_layout == ZL_B_NK;
@@ -48,8 +58,10 @@ static void add_term(const struct zl_gemm *g, const struct zl_gemm_term *t, bool
         for (int64_t m = 0; m < g->m; m++)
             for (int64_t i = 0; i < (nk ? t->k : g->n); i++) {
                 int64_t k = nk ? i : r, n = nk ? r : i;
-                float a = t->a_transposed ? t->a[k * t->lda + m] : t->a[m * t->lda + k];
-                sum[m * g->n + n] += (double)t->alpha * (double)operand(a, bf16) * (double)operand(row[i], bf16);
+                double a = activation(t, m, k, int8);
+                if (bf16)
+                    a = (double)to_bf16((float)a);
+                sum[m * g->n + n] += (double)t->alpha * a * (double)(bf16 ? to_bf16(row[i]) : row[i]);
             }
     }
     free(row);
@@ -59,7 +71,8 @@ void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g)
 {
     double *sum = allocate((uint64_t)g->m * (uint64_t)g->n, sizeof *sum);
     for (int t = 0; t < g->n_terms; t++)
-        add_term(g, &g->term[t], compute == ZL_COMPUTE_BF16 && g->term[t].frozen, sum);
+        add_term(g, &g->term[t], compute == ZL_COMPUTE_BF16 && g->term[t].frozen,
+                 compute == ZL_COMPUTE_INT8 && g->term[t].frozen && g->term[t].b_layout == ZL_B_NK && zl_compute_has(ZL_COMPUTE_INT8, g->term[t].b_type), sum);
     for (int64_t m = 0; m < g->m; m++)
         for (int64_t n = 0; n < g->n; n++) {
             float *c = &g->c[m * g->ldc + n];

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum zl_isa detect(void)
+enum zl_isa zl_isa_best(void)
 {
 #ifdef ZL_ISA_X86
     __builtin_cpu_init();
@@ -32,7 +32,7 @@ enum zl_isa zl_isa_get(void)
     int isa = atomic_load_explicit(&known, memory_order_relaxed);
     if (isa >= 0)
         return (enum zl_isa)isa;
-    isa = (int)detect();
+    isa = (int)zl_isa_best();
     const char *wish = getenv("ZEROLOCK_ISA");
     if (wish) {
         static const char *const names[] = {"baseline", "avx2", "avx512"};

@@ -19,6 +19,7 @@ enum zl_isa {
 /* The best set that this CPU and this build have. The environment variable ZEROLOCK_ISA (baseline, avx2, avx512) lowers it, for
  * tests; it never raises it. Asked once, the same answer ever after. */
 enum zl_isa zl_isa_get(void);
+enum zl_isa zl_isa_best(void); /* without that variable */
 
 #define ZL_ISA_JOIN_(a, b) a##b
 #define ZL_ISA_JOIN(a, b)  ZL_ISA_JOIN_(a, b)

@@ -9,7 +9,7 @@ libzl_kernel_la_SOURCES = \
 	src/kernel/isa.c src/kernel/isa.h \
 	src/kernel/ops.c src/kernel/ops.h src/kernel/loops.h \
 	src/kernel/reference.c src/kernel/reference.h \
-	src/kernel/pack.h src/kernel/pairs.h src/kernel/team.h \
+	src/kernel/unpacked.c src/kernel/unpacked.h src/kernel/bytes.h src/kernel/pack.h src/kernel/pairs.h src/kernel/team.h \
 	src/kernel/peak.h \
 	src/kernel/profile.c src/kernel/profile.h \
 	src/kernel/ukr.c
@@ -43,4 +43,13 @@ noinst_LTLIBRARIES += libzl_isa_bf16.la
 libzl_kernel_la_LIBADD += libzl_isa_bf16.la
 libzl_isa_bf16_la_SOURCES = src/kernel/isa/pairs.c src/kernel/isa/vec.h
 libzl_isa_bf16_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS) -mavx512bf16
+noinst_LTLIBRARIES += libzl_bytes_avx2.la libzl_bytes_avxvnni.la libzl_bytes_avx512vnni.la
+libzl_kernel_la_LIBADD += libzl_bytes_avx2.la libzl_bytes_avxvnni.la libzl_bytes_avx512vnni.la
+bytes_sources = src/kernel/isa/bytes.c src/kernel/isa/quants.h src/kernel/isa/unit.h src/kernel/isa/unit512.h src/kernel/isa/vec.h
+libzl_bytes_avx2_la_SOURCES = $(bytes_sources)
+libzl_bytes_avx2_la_CFLAGS = $(isa_cflags) $(ISA_AVX2_CFLAGS)
+libzl_bytes_avxvnni_la_SOURCES = $(bytes_sources)
+libzl_bytes_avxvnni_la_CFLAGS = $(isa_cflags) $(ISA_AVX2_CFLAGS) -mavxvnni
+libzl_bytes_avx512vnni_la_SOURCES = $(bytes_sources)
+libzl_bytes_avx512vnni_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS) -mavx512vnni
 endif
