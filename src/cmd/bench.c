@@ -71,7 +71,9 @@ static void print_peak(void *context, const struct zl_bench_peak *p)
     printf("  %-22s %8.1f  %3.0f %%\n", "all threads at once", p->all_gflops, 100 * p->all_gflops / p->gflops);
     printf("  %-22s %8.1f  %3.0f %%\n", p->microkernel, p->microkernel_gflops, 100 * p->microkernel_gflops / p->gflops);
     printf("Shares below are of %d x %.1f GFLOP/s%s.\n", p->threads, p->gflops,
-           p->compute == ZL_COMPUTE_BF16 ? "; frozen weights are multiplied in bfloat16" : "");
+           p->compute == ZL_COMPUTE_BF16   ? "; frozen weights are multiplied in bfloat16"
+           : p->compute == ZL_COMPUTE_INT8 ? "; frozen weights are multiplied in 8-bit integers, forward"
+                                           : "");
     fflush(stdout);
 }
 

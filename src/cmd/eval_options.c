@@ -71,8 +71,9 @@ static const struct zl_option options[] = {
      FIELD(compute),
      .choices = zl_compute_names,
      .fallback = "f32",
-     .also = "compute-type dtype precision bf16",
-     .help = "Format in which the layers multiply by the weights, as for 'zerolock train'. Answers are generated in float32."},
+     .also = "compute-type dtype precision bf16 int8",
+     .help = "Format in which the layers multiply by the weights. bf16: both factors rounded to bfloat16. int8: activations rounded to 8 "
+             "bits, weights that are stored as integers as they are."},
     {.name = "quiet", .letter = 'q', .kind = ZL_OPTION_FLAG, FIELD(quiet), .help = "No notes and no progress, only warnings and errors."},
 };
 

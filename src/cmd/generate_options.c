@@ -87,6 +87,14 @@ static const struct zl_option options[] = {
      .also = "cores num-threads cpus jobs",
      .group = "Machine",
      .help = "Cores to use. Never changes the result."},
+    {.name = "compute",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(compute),
+     .choices = zl_compute_names,
+     .fallback = "f32",
+     .also = "compute-type dtype precision bf16 int8",
+     .help = "Format in which the layers multiply by the weights. int8: activations rounded to 8 bits, weights that are stored as integers "
+             "as they are; faster. bf16: the prompt only."},
     {.name = "quiet", .letter = 'q', .kind = ZL_OPTION_FLAG, FIELD(quiet), .help = "Only warnings and errors on standard error."},
 };
 

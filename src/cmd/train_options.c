@@ -417,7 +417,7 @@ static const struct zl_option options[] = {
     {.name = "compute",
      .kind = ZL_OPTION_CHOICE,
      FIELD(compute),
-     .choices = zl_compute_names,
+     .choices = zl_train_compute_names,
      .fallback = "f32",
      .also = "compute-type dtype precision bf16",
      .help = "Format in which the layers multiply by the frozen weights. bf16: both factors rounded to bfloat16, sums in float32; "

@@ -13,12 +13,12 @@ static uint64_t padded(uint64_t bytes)
 }
 
 int zl_decoder_open(struct zl_decoder *d, const struct zl_model *m, const struct zl_adapter *adapter, int64_t capacity,
-                    int64_t chunk, int threads, struct zl_error *err)
+                    int64_t chunk, enum zl_compute compute, int threads, struct zl_error *err)
 {
     const struct zl_config *c = &m->config;
     const uint64_t kv = (uint64_t)c->kv_heads * c->head_dim, rows = padded((uint64_t)capacity * kv * sizeof(float));
     *d = (struct zl_decoder){.model = m, .capacity = capacity, .chunk = chunk < capacity ? chunk : capacity};
-    const struct zl_block_spec spec = {.n_own = c->layers, .adapter = adapter, .tokens = d->chunk, .longest = capacity};
+    const struct zl_block_spec spec = {.n_own = c->layers, .adapter = adapter, .compute = compute, .tokens = d->chunk, .longest = capacity};
     const uint64_t bytes = 2 * c->layers * rows + padded((uint64_t)d->chunk * sizeof(int32_t)) +
                            padded((uint64_t)d->chunk * c->d * sizeof(float)) + padded(c->vocab * sizeof(float));
     d->kv = calloc(c->layers, sizeof *d->kv);

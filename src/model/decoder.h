@@ -17,9 +17,10 @@ struct zl_decoder {
     float *x, *logits; /* [chunk][d], [vocab] */
 };
 
-/* capacity: the most positions of prompt and answer together. chunk: tokens of a prompt computed at once. */
+/* capacity: the most positions of prompt and answer together. chunk: tokens of a prompt computed at once. compute: the format in
+ * which the layers multiply by their weights; in bfloat16 only a prompt's are, a single token stays in float32. */
 int zl_decoder_open(struct zl_decoder *d, const struct zl_model *m, const struct zl_adapter *adapter, int64_t capacity,
-                    int64_t chunk, int threads, struct zl_error *err);
+                    int64_t chunk, enum zl_compute compute, int threads, struct zl_error *err);
 void zl_decoder_close(struct zl_decoder *d);
 void zl_decoder_reset(struct zl_decoder *d); /* forget the sequence */
 

@@ -172,7 +172,7 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     struct zl_decoder d = {0};
     struct zl_crew *crew = NULL;
     int64_t capacity = (int64_t)(e->corpus.train.report.longest + e->o->max_new_tokens);
-    int rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->threads, err);
+    int rc = zl_decoder_open(&d, &e->corpus.model, e->adapter, capacity, PROMPT_CHUNK, e->o->compute, e->threads, err);
     if (!rc)
         rc = zl_crew_open(&crew, e->threads, err);
     if (!rc)
@@ -225,6 +225,8 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
     if (rc)
         return rc;
     rc = zl_corpus_open(&e.corpus, &r, err);
+    if (!rc)
+        rc = zl_setup_check_weights(o->compute, &e.corpus.model, err);
     if (!rc)
         rc = take_adapter(&e, err);
     if (!rc)

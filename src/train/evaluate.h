@@ -21,7 +21,7 @@ struct zl_eval_options {
     bool exact_match;    /* generate for every prompt/completion example and compare */
     uint64_t max_new_tokens;
     uint64_t threads; /* 0: all usable cores */
-    enum zl_compute compute; /* of the loss; answers are generated in float32 */
+    enum zl_compute compute; /* in which the layers multiply by their weights */
     bool json, quiet; /* json: for the caller who prints */
     const struct zl_hooks *hooks;   /* NULL: none */
     const struct zl_loaded *loaded; /* use this; model and adapter are then not looked at. NULL: open them */

@@ -14,6 +14,7 @@
 #include "pipe/crew.h"
 #include "train/loaded.h"
 #include "train/sample.h"
+#include "train/setup.h"
 
 #define PROMPT_CHUNK 256
 
@@ -164,7 +165,9 @@ static int generate(struct generation *g, const struct zl_loaded *l, struct zl_g
     struct zl_crew *crew = NULL;
     struct zl_ids prompt = {0};
     struct zl_cores cores;
-    int rc = encode_prompt(o, l->model.path, l->tokenizer, &prompt, err);
+    int rc = zl_setup_check_weights(o->compute, &l->model, err);
+    if (!rc)
+        rc = encode_prompt(o, l->model.path, l->tokenizer, &prompt, err);
     if (!rc && prompt.n == 0)
         rc = zl_fail(err, ZL_EUSAGE, "the prompt is empty");
     if (!rc && (prompt.n > l->model.positions || o->max_new_tokens > l->model.positions - prompt.n))
@@ -174,8 +177,8 @@ static int generate(struct generation *g, const struct zl_loaded *l, struct zl_g
         rc = zl_cores_detect(&cores, err);
     if (!rc) {
         int threads = o->threads ? (int)(o->threads < ZL_CORES_MAX ? o->threads : ZL_CORES_MAX) : cores.n;
-        rc = zl_decoder_open(&d, &l->model, zl_loaded_adapter(l), (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK, threads,
-                             err);
+        rc = zl_decoder_open(&d, &l->model, zl_loaded_adapter(l), (int64_t)(prompt.n + o->max_new_tokens), PROMPT_CHUNK,
+                             o->compute, threads, err);
         if (!rc)
             rc = zl_crew_open(&crew, threads, err);
     }
@@ -197,7 +200,9 @@ int zl_generate_run(const struct zl_generate_options *o, bool (*emit)(void *cont
     struct generation g = {.o = o, .emit = emit, .context = context};
     struct zl_loaded own;
     *out = (struct zl_generate_result){0};
-    int rc = o->loaded ? 0 : zl_loaded_open(&own, o->model, o->adapter, positions_for(o), err);
+    int rc = zl_setup_check_compute(o->compute, err);
+    if (!rc && !o->loaded)
+        rc = zl_loaded_open(&own, o->model, o->adapter, positions_for(o), err);
     if (rc)
         return rc;
     rc = generate(&g, o->loaded ? o->loaded : &own, out, err);

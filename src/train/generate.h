@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/values.h"
+#include "kernel/compute.h"
 #include "train/hooks.h"
 
 struct zl_loaded;
@@ -24,6 +25,7 @@ struct zl_generate_options {
     struct zl_strings stop; /* texts that end the answer and are not part of it */
     uint64_t seed;
     uint64_t threads; /* 0: all usable cores */
+    enum zl_compute compute; /* in which the layers multiply by their weights */
     bool quiet;               /* for the caller who talks */
     const struct zl_hooks *hooks;   /* NULL: none */
     const struct zl_loaded *loaded; /* use this; model and adapter are then not looked at. NULL: open them */

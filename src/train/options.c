@@ -11,4 +11,5 @@ const char *const zl_spill_type_names[] = {[ZL_SPILL_F32] = "f32", [ZL_SPILL_BF1
 const char *const zl_recompute_names[] = {
     [ZL_RECOMPUTE_NONE] = "none", [ZL_RECOMPUTE_SELECTIVE] = "selective", [ZL_RECOMPUTE_FULL] = "full", NULL};
 const char *const zl_activations_names[] = {[ZL_ACTIVATIONS_F32] = "f32", [ZL_ACTIVATIONS_BF16] = "bf16", NULL};
-const char *const zl_compute_names[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};
+const char *const zl_compute_names[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", [ZL_COMPUTE_INT8] = "int8", NULL};
+const char *const zl_train_compute_names[] = {[ZL_COMPUTE_F32] = "f32", [ZL_COMPUTE_BF16] = "bf16", NULL};

@@ -91,7 +91,8 @@ struct zl_train_options {
 };
 
 /* What people call the values of these enums, by value; NULL behind the last. */
-extern const char *const zl_activations_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[], *const zl_placement_names[],
+extern const char *const zl_activations_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[],
+    *const zl_train_compute_names[], *const zl_placement_names[],
     *const zl_spill_type_names[];
 
 #endif

@@ -323,7 +323,17 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
 int zl_setup_check_compute(enum zl_compute compute, struct zl_error *err)
 {
     const char *missing = zl_compute_missing(compute);
-    return missing ? zl_fail(err, ZL_ESYSTEM, "--compute bf16: %s", missing) : 0;
+    return missing ? zl_fail(err, ZL_ESYSTEM, "--compute %s: %s", zl_compute_names[compute], missing) : 0;
+}
+
+int zl_setup_check_weights(enum zl_compute compute, const struct zl_model *m, struct zl_error *err)
+{
+    for (uint32_t i = 0; i < m->config.layers; i++)
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++)
+            if (zl_compute_has(compute, m->layer[i].linear[role].type))
+                return 0;
+    return zl_fail(err, ZL_EUSAGE, "--compute %s: %s stores its layers as %s, not as integers", zl_compute_names[compute], m->path,
+                   zl_type_info[m->layer[0].linear[0].type].name);
 }
 
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)

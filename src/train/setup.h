@@ -42,6 +42,8 @@ struct zl_setup {
 
 /* Refuse a number format that this CPU cannot multiply in. zl_setup_make does it too. */
 int zl_setup_check_compute(enum zl_compute compute, struct zl_error *err);
+/* And whether it has anything to do with this model's layers. */
+int zl_setup_check_weights(enum zl_compute compute, const struct zl_model *m, struct zl_error *err);
 
 /* All but the readouts. */
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);

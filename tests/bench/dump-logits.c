@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     if (!rc && adapted)
         rc = zl_adapter_load(argv[2], &c.model, &a, &err);
     if (!rc)
-        rc = zl_decoder_open(&d, &c.model, adapted ? &a : NULL, 512, 512, 1, &err);
+        rc = zl_decoder_open(&d, &c.model, adapted ? &a : NULL, 512, 512, ZL_COMPUTE_F32, 1, &err);
     const uint64_t count = strtoull(argv[4], NULL, 10);
     const int32_t vocab = rc ? 0 : (int32_t)c.model.config.vocab;
     for (uint64_t i = 0; !rc && i < count && i < c.train.n_examples; i++) {

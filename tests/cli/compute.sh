@@ -12,6 +12,24 @@ for command in 'train model train.jsonl -o run' 'eval model held-out.jsonl' 'pla
     one_sentence
     says err '--compute bf16: '
 done
+# 8-bit integers: for eval and generate, not for train; for weights that are stored as integers only, which the tiny model's are not.
+run 2 train model train.jsonl -o run --compute int8
+says err 'f32 or bf16'
+for command in 'eval model held-out.jsonl' 'generate model Hello'; do
+    # shellcheck disable=SC2086
+    run 2 $command --compute f16
+    says err 'f32, bf16 or int8'
+    # shellcheck disable=SC2086
+    ZEROLOCK_ISA=baseline run 1 $command --compute int8 -q
+    silent out
+    one_sentence
+    says err '--compute int8: '
+    grep -qw avx2 /proc/cpuinfo || continue
+    # shellcheck disable=SC2086
+    run 2 $command --compute int8 -q
+    silent out
+    says err 'not as integers'
+done
 [ ! -e run ] || fail 'a refused run has left its folder'
 
 short=(train model train.jsonl --steps 2 --batch-tokens 256 -l 256 -q)
