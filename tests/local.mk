@@ -16,6 +16,7 @@ include tests/unit/spill.mk
 include tests/unit/sim.mk
 include tests/unit/train.mk
 include tests/unit/model.mk
+include tests/unit/recipe.mk
 include tests/unit/bench.mk
 include tests/golden/local.mk
 include tests/unit/api.mk

@@ -142,7 +142,7 @@ enum {
     WITHOUT_INTERLEAVING,
     WITHOUT_STASH,
     WITH_ONE_STAGE,
-    WITHOUT_SHADOW,
+    WITH_EXACT_LAYERS, WITHOUT_SHADOW,
     WITHOUT_EVALUATION,
     WITH_ADAPTER,
     CASES
@@ -162,6 +162,7 @@ static const struct {
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
     [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "ring-depth"}},
+    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
     [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
@@ -179,6 +180,7 @@ static void note_without_effect(const struct zl_train_options *o)
 {
     const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     bool bp = schedule->single, one = !bp && o->stages == 1;
+    const bool exact = o->train_layers && !o->bounds.n && o->preset != ZL_PRESET_PAPER; /* and fewer than the model has, as far as is known here */
     const bool holds[CASES] = {
         [WITH_BP] = bp,
         [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
@@ -189,7 +191,8 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,
         [WITH_ONE_STAGE] = one && schedule->local,
-        [WITHOUT_SHADOW] = schedule->local && !one && o->readout != ZL_READOUT_SHADOW,
+        [WITH_EXACT_LAYERS] = schedule->local && !one && exact,
+        [WITHOUT_SHADOW] = schedule->local && !one && !exact && o->readout != ZL_READOUT_SHADOW,
         [WITHOUT_EVALUATION] = !o->eval_data && !(o->eval_split > 0),
         [WITH_ADAPTER] = o->init_adapter != NULL,
     };

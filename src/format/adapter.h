@@ -44,6 +44,8 @@ struct zl_adapter_config {
                                    modules' own last names */
     size_t n_targets;
     const char *task_type; /* "CAUSAL_LM"; may be NULL */
+    uint32_t layers;       /* of the model: when the modules leave some out, layers_to_transform lists the
+                              others. 0: not known */
 };
 
 /* Write a PEFT directory. Modules whose rank or scale is not that of r and alpha go into

@@ -75,6 +75,48 @@ static int make_targets(json_t *root, const struct zl_adapter_config *c, const s
     return 0;
 }
 
+/* The number in "model.layers.3.self_attn.q_proj", or -1. */
+static long layer_of(const char *module)
+{
+    for (const char *dot = strchr(module, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (dot[1] >= '0' && dot[1] <= '9') {
+            char *end;
+            const long n = strtol(dot + 1, &end, 10);
+            if (*end == '.' && n < INT32_MAX)
+                return n;
+        }
+    return -1;
+}
+
+static int by_number(const void *x, const void *y)
+{
+    const long a = *(const long *)x, b = *(const long *)y;
+    return (a > b) - (a < b);
+}
+
+/* PEFT gives every layer of the model an adapter unless it is told which. */
+static int make_layers(json_t *root, const struct zl_adapter_config *c, const struct zl_adapter *a, struct zl_error *err)
+{
+    long *layer = calloc(a->n + 1, sizeof *layer);
+    size_t n = 0;
+    if (!layer)
+        return zl_fail(err, ZL_EMEMORY, "no memory for an adapter of %zu modules", a->n);
+    for (size_t i = 0; i < a->n; i++)
+        layer[i] = layer_of(a->modules[i].name);
+    qsort(layer, a->n, sizeof *layer, by_number);
+    for (size_t i = 0; i < a->n; i++)
+        if (n == 0 || layer[n - 1] != layer[i])
+            layer[n++] = layer[i];
+    if (c->layers && layer[0] >= 0 && n < c->layers) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++)
+            json_array_append_new(list, json_integer(layer[i]));
+        json_object_set_new(root, "layers_to_transform", list);
+    }
+    free(layer);
+    return 0;
+}
+
 /* The module's name as a regular expression; a dot may stand for itself. */
 static void escape(char *to, const char *name)
 {
@@ -149,7 +191,7 @@ static int write_config(const char *path, const struct zl_adapter_config *c,
     int rc;
     if (!root)
         return zl_fail(err, ZL_EUSAGE, "%s: cannot write it, expected names in UTF-8", path);
-    if ((rc = make_targets(root, c, a, err)) || (rc = make_patterns(root, c, a, err)))
+    if ((rc = make_targets(root, c, a, err)) || (rc = make_layers(root, c, a, err)) || (rc = make_patterns(root, c, a, err)))
         goto out;
     text = json_dumps(root, JSON_INDENT(2));
     rc = text ? zl_file_write(path, text, strlen(text), err)

@@ -75,7 +75,7 @@ static void scatter(struct zl_block *b, int64_t t, int64_t n, const float *rows)
 static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
 {
     const uint32_t last = zl_block_layers(b) - 1; /* its activations are still there: nothing overwrote them */
-    for (uint32_t i = zl_block_layers(b); i-- > 0;) {
+    for (uint32_t i = zl_block_layers(b); i-- > b->lead;) {
         if (b->kept && i > 0) {
             zl_kept_output(&b->team, &b->kept[i - 1], &b->model->config, tok->t, b->acts[i - 1].y);
             b->acts[i].x = b->acts[i - 1].y;
@@ -86,7 +86,7 @@ static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
             zl_layer_again(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i), tok, &b->acts[i],
                            &b->work, b->mode);
         zl_layer_backward(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i),
-                          i < b->spec.n_own ? b->g : b->g + b->n_own, tok, &b->acts[i], &b->work, b->dx, i > 0 || b->spec.need_dx);
+                          i < b->spec.n_own ? b->g : b->g + b->n_own, tok, &b->acts[i], &b->work, b->dx, i > b->lead || b->spec.need_dx);
     }
 }
 
@@ -163,7 +163,8 @@ bool zl_block_step(struct zl_block *b, const struct zl_optimizer *o, int64_t ste
     if (possible) {
         float clip = o->clip > 0 ? (float)fmin(1.0, (double)o->clip / (norm + 1e-6)) : 1.0f;
         const struct zl_adamw adamw = {o->lr, o->beta1, o->beta2, o->eps, o->weight_decay};
-        zl_adamw_step(&adamw, step, (int64_t)b->n, clip, b->g, b->w, b->m, b->v);
+        zl_adamw_step(&adamw, step, (int64_t)(b->n - b->still), clip, b->g + b->still, b->w + b->still, b->m + b->still,
+                      b->v + b->still);
     }
     memset(b->g, 0, b->n * sizeof(float));
     return possible;
@@ -190,7 +191,7 @@ void zl_block_unmoved(const struct zl_block *b, char *name, size_t size)
 {
     const struct zl_config *c = &b->model->config;
     snprintf(name, size, "%s", "");
-    for (uint32_t i = 0; i < b->own.n; i++)
+    for (uint32_t i = b->lead; i < b->own.n; i++)
         for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
             const struct zl_lora_module *mod = &b->own.layer[i].module[role];
             bool a = mod->r && all_zero(b->m + mod->a, (uint64_t)mod->r * zl_linear_in(c, role));

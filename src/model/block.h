@@ -21,7 +21,7 @@ struct zl_block_spec {
     bool has_loss;         /* false: nothing behind the own layers (a frozen block) */
     enum zl_recompute recompute; /* what the backward makes again */
     enum zl_compute compute;     /* in which the layers multiply by their frozen weights */
-    const struct zl_lora_spec *lora; /* NULL: no adapters, or those of `adapter` */
+    const struct zl_lora_spec *lora; /* NULL: no adapters, or those of `adapter`; its `first` counts with an adapter too */
     const struct zl_adapter *adapter; /* start from these weights (own layers; the shadow starts from them too where it has the same layers) */
     uint64_t seed;
     bool map;                   /* an affine map stands behind the last layer */
@@ -35,7 +35,7 @@ struct zl_block_spec {
     int64_t longest; /* the longest sequence */
     bool halves;     /* keep activations as bfloat16: see model/kept.h */
     uint32_t slots;  /* micro-batches that may be forwarded and wait for their backward at one time; 0: 1 */
-    bool need_dx;    /* the backward's d loss / d x is wanted, in dx */
+    bool need_dx;    /* the backward's d loss / d x is wanted, in dx: goes back through all layers */
     const struct zl_arena *lent; /* activations and scratch live here, beside those of other blocks that never compute at the same time;
                                     not owned, at least activation_bytes + scratch_bytes + 64 of the plan; NULL: the block's own */
     const struct zl_arena *lent_state; /* likewise adapters and optimizer, at least state_bytes: whoever lends it sees to it that a block
@@ -53,6 +53,8 @@ struct zl_block {
     struct zl_team team;
     struct zl_lora own, shadow;
     uint64_t n_own, n;  /* floats of the own adapters, of all */
+    uint32_t lead;      /* own layers at the front that do not train and that no gradient goes back through: forward only, nothing kept */
+    uint64_t still;     /* floats of their adapters, at the front of w: no update moves them */
     float *w, *g, *m, *v; /* [n] weights, gradients, moments; g, m, v NULL when not training */
     const float *in_use;  /* weights that forward and backward compute with: w, or older ones [n] that the owner kept */
     struct zl_acts *all_acts; /* [slots][n_own + n_shadow layers] */

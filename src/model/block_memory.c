@@ -24,6 +24,17 @@ static uint64_t scratch_bytes(const struct zl_config *c, const struct zl_block_s
     return most > attention ? most : attention;
 }
 
+/* The layers at the front through which no gradient goes. A block of such layers only computes forward. */
+static void find_lead(struct zl_block *b)
+{
+    const struct zl_block_spec *s = &b->spec;
+    if (!s->train || s->need_dx || !s->lora || s->lora->first <= s->first)
+        return;
+    b->lead = s->lora->first - s->first < s->n_own ? s->lora->first - s->first : s->n_own;
+    b->still = b->lead < s->n_own ? b->own.layer[b->lead].group_a[0] : b->own.size;
+    b->spec.train = b->lead < zl_block_layers(b);
+}
+
 static int layout(struct zl_block *b, struct zl_error *err)
 {
     static const struct zl_lora_spec none = {.rank = 1};
@@ -40,6 +51,8 @@ static int layout(struct zl_block *b, struct zl_error *err)
                                          s->lora ? s->lora : &none, err);
     b->n_own = b->own.size;
     b->n = b->own.size + b->shadow.size;
+    if (!rc)
+        find_lead(b);
     return rc;
 }
 
@@ -53,29 +66,40 @@ static void take_state(struct zl_block *b, struct zl_arena *a)
     b->v = zl_arena_take(a, b->n * sizeof(float));
 }
 
-/* Float32 buffers that all layers of the slot share, wide enough for each; norms' factors and attention's logarithms of each layer; the rest
- * as halves. */
+/* The largest sum of ranks of each group: an adapter to start from may have another rank in every layer. */
+static struct zl_lora_layer widest_ranks(const struct zl_block *b)
+{
+    struct zl_lora_layer widest = {0};
+    for (uint32_t i = 0; i < zl_block_layers(b); i++)
+        for (int g = 0; g < ZL_GROUPS; g++)
+            if (widest.group_r[g] < zl_block_lora(b, i)->group_r[g])
+                widest.group_r[g] = zl_block_lora(b, i)->group_r[g];
+    return widest;
+}
+
+/* Float32 buffers that all layers of the slot share, wide enough for each; norms' factors and attention's logarithms of each layer that a
+ * gradient goes through; the rest as halves. */
 static void take_halves(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
 {
     const struct zl_config *c = &b->model->config;
     const uint32_t n = zl_block_layers(b);
     const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
-    struct zl_lora_layer widest = {0};
+    const struct zl_lora_layer widest = widest_ranks(b);
     struct zl_acts shared;
-    for (uint32_t i = 0; i < n; i++)
-        for (int g = 0; g < ZL_GROUPS; g++)
-            if (widest.group_r[g] < zl_block_lora(b, i)->group_r[g])
-                widest.group_r[g] = zl_block_lora(b, i)->group_r[g];
     zl_acts_take(a, &shared, c, &widest, tokens);
     float *other = n > 1 ? zl_arena_take(a, rows) : NULL;
     for (uint32_t i = 0; i < n; i++) {
         b->acts[i] = shared;
-        if (i) {
+        b->acts[i].y = i % 2 ? other : shared.y;
+        if (i < b->lead) {
+            zl_kept_take_output(a, &b->kept[i], c, i + 1 < b->lead ? 0 : tokens);
+            continue;
+        }
+        if (i > b->lead) {
             b->acts[i].rstd_attn = zl_arena_take(a, t * sizeof(float));
             b->acts[i].rstd_mlp = zl_arena_take(a, t * sizeof(float));
             b->acts[i].lse = zl_arena_take(a, t * c->heads * sizeof(float));
         }
-        b->acts[i].y = i % 2 ? other : shared.y;
         zl_kept_take(a, &b->kept[i], c, zl_block_lora(b, i), tokens, mode, i + 1 < n);
     }
 }
@@ -89,19 +113,17 @@ static void take_layers(struct zl_block *b, struct zl_arena *a, int64_t tokens, 
         take_halves(b, a, tokens, mode);
         return;
     }
-    for (uint32_t i = 0; i < zl_block_layers(b); i++) {
-        if (i == 0) {
-            zl_acts_take(a, &b->acts[i], c, zl_block_lora(b, i), tokens);
-            continue;
-        }
-        if (b->spec.train) {
-            zl_acts_share(a, &b->acts[i], &b->acts[0], mode, c, zl_block_lora(b, i), tokens);
-            continue;
-        }
-        /* Forward only: all layers share the first one's buffers; outputs alternate between two. */
-        float *y = i == 1 ? zl_arena_take(a, rows) : b->acts[i - 2].y;
-        b->acts[i] = b->acts[0];
-        b->acts[i].y = y;
+    const uint32_t n = zl_block_layers(b), kept = b->spec.train ? b->lead : n - 1; /* the first layer that keeps its own */
+    const struct zl_lora_layer widest = widest_ranks(b); /* others compute with its buffers */
+    zl_acts_take(a, &b->acts[kept], c, &widest, tokens);
+    for (uint32_t i = kept + 1; i < n; i++)
+        zl_acts_share(a, &b->acts[i], &b->acts[kept], mode, c, zl_block_lora(b, i), tokens);
+    /* Forward only: those before it share its buffers; outputs alternate between two. */
+    float *y = kept ? zl_arena_take(a, rows) : NULL;
+    for (uint32_t i = 0; i < kept; i++) {
+        b->acts[i] = b->acts[kept];
+        if ((kept - i) % 2)
+            b->acts[i].y = y;
     }
     b->dx = b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL; /* the last output has been used when the gradient comes */
 }
@@ -112,8 +134,8 @@ static void take_work(struct zl_block *b, struct zl_arena *a, int64_t tokens)
     const struct zl_config *c = &b->model->config;
     const struct zl_block_spec *s = &b->spec;
     const uint64_t t = (uint64_t)tokens, rows = t * c->d * sizeof(float);
-    const struct zl_lora *wider = b->own.n ? &b->own : &b->shadow;
-    zl_work_take(a, &b->work, c, wider, tokens, s->train);
+    struct zl_lora_layer widest = widest_ranks(b);
+    zl_work_take(a, &b->work, c, &(struct zl_lora){.n = 1, .layer = &widest}, tokens, s->train);
     if (b->kept)
         b->gradient = zl_arena_take(a, rows); /* the last output's place is not free: it is one of two that take turns */
     if (!s->has_loss)
@@ -213,9 +235,10 @@ static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl
     b->all_acts = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_acts);
     b->modes = calloc(n_slots(b), sizeof *b->modes);
     b->acts = b->all_acts;
-    if (spec->halves && spec->train)
+    const bool halves = spec->halves && b->spec.train;
+    if (halves)
         b->kept = b->all_kept = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_kept);
-    return b->all_acts && b->modes && (b->kept || !spec->halves || !spec->train) ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    return b->all_acts && b->modes && (b->kept || !halves) ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
 }
 
 int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,

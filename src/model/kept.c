@@ -59,6 +59,11 @@ void zl_kept_take(struct zl_arena *a, struct zl_kept *k, const struct zl_config 
         k->y = halves(a, (uint64_t)t * c->d);
 }
 
+void zl_kept_take_output(struct zl_arena *a, struct zl_kept *k, const struct zl_config *c, int64_t t)
+{
+    *k = (struct zl_kept){.y = t ? halves(a, (uint64_t)t * c->d) : NULL};
+}
+
 void zl_kept_put(const struct zl_team *team, const struct zl_kept *k, const struct zl_config *c, const struct zl_lora_layer *l, int64_t t,
                  const struct zl_acts *acts)
 {

@@ -16,6 +16,8 @@ struct zl_kept {
 /* For t tokens; y: whether a layer behind this one needs its output. */
 void zl_kept_take(struct zl_arena *a, struct zl_kept *k, const struct zl_config *c, const struct zl_lora_layer *l, int64_t t,
                   enum zl_recompute recompute, bool y);
+/* Only the output, for t tokens; 0: nothing. */
+void zl_kept_take_output(struct zl_arena *a, struct zl_kept *k, const struct zl_config *c, int64_t t);
 void zl_kept_put(const struct zl_team *team, const struct zl_kept *k, const struct zl_config *c, const struct zl_lora_layer *l, int64_t t,
                  const struct zl_acts *acts);
 /* All but y, which belongs to the layer behind: zl_kept_output. */

@@ -97,7 +97,7 @@ int zl_lora_layout(struct zl_lora *l, const struct zl_config *c, uint32_t first,
 {
     if (start(l, first, n, err))
         return ZL_EMEMORY;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = spec->first > first ? spec->first - first : 0; i < n; i++)
         for (enum zl_role role = 0; role < ZL_LINEARS; role++)
             if (spec->targets >> role & 1) {
                 l->layer[i].module[role].r = spec->rank;
@@ -157,6 +157,18 @@ void zl_lora_init(struct zl_lora *l, const struct zl_config *c, const struct zl_
                                      ? 0.01f * zl_random_normal(seed, ZL_STREAM_INIT, stream, j)
                                      : bound * (2.0f * zl_random_unit(seed, ZL_STREAM_INIT, stream, j) - 1.0f);
         }
+}
+
+uint32_t zl_adapter_first_layer(const struct zl_adapter *a, const struct zl_config *c, uint32_t from)
+{
+    char name[160];
+    for (uint32_t i = from; i < c->layers; i++)
+        for (enum zl_role role = 0; role < ZL_LINEARS; role++) {
+            zl_module_name(c, i, role, name, sizeof name);
+            if (find(a, name))
+                return i;
+        }
+    return c->layers;
 }
 
 int zl_adapter_check(const struct zl_adapter *a, const struct zl_config *c, const char *where, struct zl_error *err)

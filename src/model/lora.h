@@ -36,9 +36,10 @@ struct zl_lora {
 
 extern const enum zl_group zl_group_of[ZL_LINEARS];
 
-/* Which linear layers get an adapter, of which rank: the same for every layer. targets: bit per enum zl_role. */
+/* Which linear layers get an adapter, of which rank: the same for every layer from `first` on. targets: bit per enum zl_role. */
 struct zl_lora_spec {
     uint32_t rank, targets;
+    uint32_t first; /* the first layer that trains: those below get no adapter, and keep as it is one that they start with */
     float alpha;
     bool normal_init; /* A ~ N(0, 0.01^2) (the published ZeroLock form) instead of PEFT's U(-1/sqrt(in), 1/sqrt(in)) */
 };
@@ -63,6 +64,8 @@ void zl_lora_init(struct zl_lora *l, const struct zl_config *c, const struct zl_
 void zl_lora_import(struct zl_lora *l, const struct zl_config *c, const struct zl_adapter *a);
 int zl_lora_export(const struct zl_lora *const *parts, uint32_t n_parts, const struct zl_config *c, struct zl_adapter *out,
                    struct zl_error *err);
+/* The first layer from `from` on that the adapter has a module for; c->layers: none. */
+uint32_t zl_adapter_first_layer(const struct zl_adapter *a, const struct zl_config *c, uint32_t from);
 int zl_adapter_check(const struct zl_adapter *a, const struct zl_config *c, const char *where, struct zl_error *err);
 
 /* "model.layers.3.self_attn.q_proj" */

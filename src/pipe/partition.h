@@ -15,6 +15,7 @@ enum zl_readout_kind { ZL_READOUT_LENS, ZL_READOUT_RIDGE, ZL_READOUT_SHADOW };
 
 struct zl_cut {
     uint32_t first, n_own, n_shadow;
+    uint32_t lead; /* own layers at the front that do not train */
     bool frozen; /* forward only */
     bool map;    /* a ridge map stands between the landing layer and the final norm */
 };
@@ -34,6 +35,8 @@ struct zl_partition_request {
                                the last stage gets that many fewer */
     double front;           /* a layer of a stage that is not the last costs as much as so many of the last one (0: 1), since its
                                forward is made twice */
+    uint32_t still;         /* layers at the front that do not train: a stage of such only is frozen; without a local loss it gets more layers */
+    uint32_t last;          /* layers of the last stage, whose gradient is exact; the others share the rest equally. 0: by the other rules */
     const uint64_t *freeze; /* indices of frozen stages */
     uint32_t n_freeze;
 };

@@ -103,7 +103,7 @@ static void describe(struct zl_stage *s, const struct zl_model *m, const struct 
                            .last = k + 1 == p->n,
                            .passing = k < o->n_passing,
                            .schedule = o->schedule,
-                           .vertical_sync = o->vertical_sync,
+                           .vertical_sync = o->vertical_sync && k && takes_gradient(p, o, k - 1),
                            .worker = o->worker_of[k],
                            .optimizer = o->optimizer,
                            .sink = o->sink,

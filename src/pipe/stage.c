@@ -293,7 +293,7 @@ static void forward(struct zl_stage *s)
     const uint64_t start = zl_clock_ns();
     struct zl_packet *in = s->front;
     const uint32_t place = place_at(s, s->state.n);
-    const uint64_t version = s->vertical_sync && s->index ? in->version : s->state.version;
+    const uint64_t version = s->vertical_sync ? in->version : s->state.version;
     if (s->stash) {
         struct zl_packet *kept = (struct zl_packet *)(void *)(s->stash + place * s->stash_bytes);
         copy_packet(s, in, kept, &s->in_layout, s->in_layout.hidden ? zl_packet_at(in, s->in_layout.hidden) : NULL);

@@ -92,7 +92,7 @@ struct zl_stage {
     bool last;
     bool passing;       /* its output is its input: somebody has computed it before */
     const struct zl_schedule *schedule;
-    bool vertical_sync; /* the version of weights is the one that the first stage had */
+    bool vertical_sync; /* the version of weights is the one that the first stage that trains had */
     bool closed;        /* the input has ended, and the stage behind knows */
     uint32_t worker;
     struct zl_block block;

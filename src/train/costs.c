@@ -145,7 +145,7 @@ double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, con
     const double layers = (double)cut->n_own + cut->n_shadow;
     if (k < s->n_cached)
         return HANDING_ON * layers * c->layer_forward;
-    return layers * (c->layer_forward + (cut->frozen ? 0 : c->layer_backward)) + readout_of(c, s, schedule, k);
+    return layers * c->layer_forward + (cut->frozen ? 0 : (layers - cut->lead) * c->layer_backward) + readout_of(c, s, schedule, k);
 }
 
 static uint64_t ns(const struct zl_costs *c, int cores, double work)
@@ -166,7 +166,7 @@ int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, const str
         const struct zl_cut *cut = &s->partition.cut[k];
         const int cores = s->groups[s->places.worker_of[k]].n;
         const uint32_t ahead = schedule->ahead(k, s->partition.n);
-        const double backward = cut->frozen ? 0 : ((double)cut->n_own + cut->n_shadow) * c->layer_backward;
+        const double backward = cut->frozen ? 0 : ((double)cut->n_own - cut->lead + cut->n_shadow) * c->layer_backward;
         r->worker[k] = s->places.worker_of[k];
         r->frozen[k] = cut->frozen;
         r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;

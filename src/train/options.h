@@ -48,6 +48,7 @@ struct zl_train_options {
     enum zl_schedule_kind schedule;
     uint64_t stages;
     struct zl_numbers bounds; /* first layer of each stage; n == 0: chosen by the planner */
+    uint64_t train_layers;    /* only so many last layers train; 0: all */
     struct zl_numbers freeze; /* stages that keep their adapters as they are; n == 0: none */
     enum zl_readout_kind readout;
     uint64_t look_ahead; /* layers; 0: a third of the model's */

@@ -71,6 +71,13 @@ static double readout_layers(const struct zl_setup *s)
     return r->tokens ? (double)r->trained / (double)r->tokens * c->vocab * c->d / layer : 0;
 }
 
+/* With local losses only the last stage's gradient is exact: it gets the layers that train, and no other. */
+static uint32_t exact_last(const struct zl_train_options *o, uint32_t layers)
+{
+    const bool equal = o->preset == ZL_PRESET_PAPER;
+    return zl_schedules[o->schedule].local && !o->bounds.n && !equal && o->train_layers < layers ? (uint32_t)o->train_layers : 0;
+}
+
 static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wanted, struct zl_error *err)
 {
     const struct zl_schedule *schedule = &zl_schedules[o->schedule];
@@ -92,6 +99,8 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
                                            .equal = o->preset == ZL_PRESET_PAPER,
                                            .tail = schedule->local ? 0 : readout_layers(s),
                                            .front = schedule->weights == ZL_WEIGHTS_REPLAYED ? 1.5 : 1,
+                                           .still = s->lora.first,
+                                           .last = exact_last(o, layers),
                                            .freeze = schedule->local ? o->freeze.v : NULL,
                                            .n_freeze = schedule->local ? (uint32_t)o->freeze.n : 0};
     return zl_partition_make(&r, &s->partition, err);
@@ -99,8 +108,12 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
 
 static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
+    const struct zl_config *c = &s->corpus.model.config;
+    if (o->train_layers > c->layers)
+        return zl_fail(err, ZL_EUSAGE, "--train-layers %llu: the model has %u layers", (unsigned long long)o->train_layers, c->layers);
     s->lora = (struct zl_lora_spec){.rank = (uint32_t)o->rank,
                                     .alpha = (float)o->alpha,
+                                    .first = o->train_layers ? c->layers - (uint32_t)o->train_layers : 0,
                                     .normal_init = o->preset == ZL_PRESET_PAPER};
     char all[16] = "all";
     for (size_t i = 0; i < (o->targets.n ? o->targets.n : 1); i++) {
@@ -110,7 +123,7 @@ static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, s
         s->lora.targets |= bits;
     }
     s->adapter_config = (struct zl_adapter_config){
-        .base_model = o->model, .r = (uint32_t)o->rank, .alpha = o->alpha, .targets = s->targets, .task_type = "CAUSAL_LM"};
+        .base_model = o->model, .r = (uint32_t)o->rank, .alpha = o->alpha, .targets = s->targets, .task_type = "CAUSAL_LM", .layers = c->layers};
     if (o->init_adapter) {
         if (zl_adapter_load(o->init_adapter, &s->corpus.model, &s->init, err))
             return ZL_EINPUT;
@@ -125,6 +138,10 @@ static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, s
             s->adapter_config.r = s->init.modules[0].r;
             s->adapter_config.alpha = (double)s->init.modules[0].scale * s->init.modules[0].r;
         }
+        s->lora.first = zl_adapter_first_layer(&s->init, c, s->lora.first);
+        if (s->lora.first == c->layers)
+            return zl_fail(err, ZL_EUSAGE, "%s adapts none of the last %llu layers, so --train-layers %llu would train nothing", o->init_adapter,
+                           (unsigned long long)o->train_layers, (unsigned long long)o->train_layers);
     }
     for (int role = 0; role < ZL_LINEARS; role++)
         if (s->lora.targets >> role & 1)
@@ -190,7 +207,10 @@ static int share_cores(struct zl_setup *s, const struct zl_train_options *o, str
 
 static bool needs_subset(const struct zl_setup *s, const struct zl_train_options *o)
 {
-    return zl_schedules[o->schedule].local && s->partition.n > 1 && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
+    bool local_head = false;
+    for (uint32_t k = 0; k + 1 < s->partition.n; k++)
+        local_head |= !s->partition.cut[k].frozen;
+    return zl_schedules[o->schedule].local && local_head && o->local_vocabulary == ZL_LOCAL_VOCABULARY_DATA;
 }
 
 static uint64_t most_micro(const struct zl_data_order *o)
@@ -295,7 +315,8 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
         return rc ? rc : check_available(s, err);
     }
     const uint64_t floors[] = {asked < 192 || exact ? asked : 192, exact ? asked : 64};
-    const uint64_t most_stages = choose_stages(o) ? larger(s->partition.n, s->corpus.model.config.layers) : s->partition.n;
+    const uint32_t layers = s->corpus.model.config.layers, last = exact_last(o, layers);
+    const uint64_t most_stages = choose_stages(o) ? larger(s->partition.n, layers - last + (last > 0)) : s->partition.n;
     for (int f = 0; f < 2; f++)
         for (uint64_t stages = choose_stages(o) ? o->stages : s->partition.n; stages <= most_stages && stages <= ZL_STAGES_MAX; stages++) {
             int rc = choose_stages(o) ? cut(s, o, stages, err) : 0;
@@ -336,6 +357,15 @@ int zl_setup_check_weights(enum zl_compute compute, const struct zl_model *m, st
                    zl_type_info[m->layer[0].linear[0].type].name);
 }
 
+static void note_look_ahead(const struct zl_setup *s, const struct zl_train_options *o)
+{
+    uint32_t most = 0;
+    for (uint32_t k = 0; k < s->partition.n; k++)
+        most = s->partition.cut[k].n_shadow > most ? s->partition.cut[k].n_shadow : most;
+    if (most && o->look_ahead > most)
+        zl_note("--look-ahead %llu ends with the model: behind the stages there are at most %u layers", (unsigned long long)o->look_ahead, most);
+}
+
 int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
     *s = (struct zl_setup){0};
@@ -343,9 +373,9 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
     if (!rc)
         rc = read_corpus(s, o, err);
     if (!rc)
-        rc = cut(s, o, o->stages, err);
-    if (!rc)
         rc = shape_adapter(s, o, err);
+    if (!rc)
+        rc = cut(s, o, o->stages, err);
     if (!rc && needs_subset(s, o))
         rc = zl_corpus_vocabulary(&s->corpus.train, s->corpus.model.config.vocab, &s->subset, &s->n_subset, &s->subset_index,
                                   err);
@@ -353,7 +383,10 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
         rc = share_cores(s, o, err);
     if (rc)
         return rc;
-    return fit(s, o, err);
+    rc = fit(s, o, err);
+    if (!rc)
+        note_look_ahead(s, o);
+    return rc;
 }
 
 int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err)
@@ -440,6 +473,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "rank", zl_json_count(s->adapter_config.r));
     json_object_set_new(r, "alpha", json_real(s->adapter_config.alpha));
     json_object_set_new(r, "targets", targets);
+    json_object_set_new(r, "first_trained_layer", zl_json_count(s->lora.first));
     json_object_set_new(r, "steps", zl_json_count(s->order.n_steps));
     json_object_set_new(r, "micro_batches", zl_json_count(s->order.n_micro));
     json_object_set_new(r, "examples", zl_json_count(s->corpus.train.n_examples));

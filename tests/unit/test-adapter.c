@@ -418,7 +418,7 @@ static void what_is_written_reads_back_bit_for_bit(void **state)
                                     module("model.layers.0.self_attn.v_proj", 2, 4)};
     const struct zl_adapter a = {m, 2};
     static const char *const targets[] = {"q_proj", "v_proj"};
-    const struct zl_adapter_config c = {"some/model", 2, 8, targets, 2, "CAUSAL_LM"};
+    const struct zl_adapter_config c = {"some/model", 2, 8, targets, 2, "CAUSAL_LM", 0};
     expect_round_trip(&c, &a);
     assert_int_equal(count_files(files_dir), 1);
     assert_int_equal(count_files(files_path("out")), 2);
@@ -451,11 +451,11 @@ static void ranks_and_scales_of_their_own_read_back(void **state)
         module("deep.a+b(c).q", 2, (float)(1 / 3.0)),
     };
     const struct zl_adapter a = {m, 7};
-    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL};
+    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL, 0};
     expect_round_trip(&c, &a);
     struct zl_adapter_module scales[] = {module("x.q", 2, 4), module("x.k", 2, 5)};
     expect_round_trip(&c, &(struct zl_adapter){scales, 2});
-    expect_round_trip(&(struct zl_adapter_config){NULL, 2, 1e-5, NULL, 0, NULL},
+    expect_round_trip(&(struct zl_adapter_config){NULL, 2, 1e-5, NULL, 0, NULL, 0},
                       &(struct zl_adapter){scales, 2});
 }
 
@@ -477,7 +477,7 @@ static void the_locale_changes_no_byte(void **state)
 {
     (void)state;
     struct zl_adapter_module m[] = {module("x.q", 2, 0.25f)};
-    const struct zl_adapter_config c = {NULL, 2, 0.5, NULL, 0, NULL};
+    const struct zl_adapter_config c = {NULL, 2, 0.5, NULL, 0, NULL, 0};
     if (!use_german()) {
         print_message("skipped: there is no locale de_DE.UTF-8 and localedef cannot make it\n");
         skip();
@@ -506,10 +506,10 @@ static void what_readers_would_take_wrong_is_not_written(void **state)
     (void)state;
     static const char *const targets[] = {"q_proj", "proj"};
     struct zl_error err;
-    const struct zl_adapter_config good = {NULL, 2, 8, NULL, 0, NULL},
-                                   none = {NULL, 0, 8, NULL, 0, NULL},
-                                   zero = {NULL, 2, 0, NULL, 0, NULL},
-                                   other = {NULL, 2, 8, targets, 2, NULL};
+    const struct zl_adapter_config good = {NULL, 2, 8, NULL, 0, NULL, 0},
+                                   none = {NULL, 0, 8, NULL, 0, NULL, 0},
+                                   zero = {NULL, 2, 0, NULL, 0, NULL, 0},
+                                   other = {NULL, 2, 8, targets, 2, NULL, 0};
     const char *out = files_path("out");
     assert_int_equal(write_with(out, &none, module("q", 2, 4), &err), ZL_EUSAGE);
     assert_int_equal(write_with(out, &zero, module("q", 2, 4), &err),
@@ -528,7 +528,7 @@ static void foreign_folders_are_not_replaced(void **state)
 {
     (void)state;
     struct zl_error err;
-    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL};
+    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL, 0};
     mkdir(files_path("out"), 0777);
     files_write_text("out/thesis.tex", "years of work");
     assert_int_equal(write_with(files_path("out"), &c, module("q", 2, 4), &err), ZL_EUSAGE);
@@ -557,7 +557,7 @@ static void a_failed_write_leaves_the_old_adapter(void **state)
 {
     (void)state;
     struct zl_error err;
-    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL};
+    const struct zl_adapter_config c = {NULL, 2, 8, NULL, 0, NULL, 0};
     assert_accepted(write_with(files_path("out"), &c, module("q", 2, 4), &err), &err);
     assert_true(write_with(files_path("out"), &c, module("\xff", 2, 4), &err) <
                 0); /* no UTF-8: fails when writing */
@@ -608,7 +608,7 @@ static void reference_adapters_are_read(void **state)
         print_message("%s %s: |scale - expected| = %g, bound 1e-7 of it\n", d[i].dir, d[i].one,
                       fabs(m->scale - d[i].scale));
         assert_true(fabs(m->scale - d[i].scale) <= 1e-7 * d[i].scale);
-        expect_round_trip(&(struct zl_adapter_config){"x", 4, 8, NULL, 0, "CAUSAL_LM"}, &a);
+        expect_round_trip(&(struct zl_adapter_config){"x", 4, 8, NULL, 0, "CAUSAL_LM", 0}, &a);
         zl_adapter_free(&a);
     }
     struct zl_adapter a;

@@ -70,6 +70,29 @@ static void look_ahead_that_reaches_the_end_needs_no_map(void **state)
     assert_false(p.cut[0].map);
 }
 
+static void layers_that_do_not_train_are_frozen_stages(void **state)
+{
+    (void)state;
+    for (uint32_t still = 0; still < 12; still++)
+        for (uint32_t stages = 1; stages <= 12; stages++)
+            for (int local = 0; local < 2; local++) {
+                if (local && still < stages - 1)
+                    continue;
+                struct zl_partition p = make((struct zl_partition_request){.layers = 12, .stages = stages, .readout = ZL_READOUT_LENS,
+                                                                           .tail = local ? 0 : 1.5, .still = still,
+                                                                           .last = local && still ? 12 - still : 0});
+                for (uint32_t k = 0; k < p.n; k++)
+                    assert_int_equal(p.cut[k].frozen, p.cut[k].first + p.cut[k].n_own <= still);
+                if (local && still && stages > 1)
+                    assert_int_equal(p.cut[stages - 1].first, still);
+            }
+    /* a layer that trains costs twice: 14, 6 + 2 4 and 2 6 + 3 */
+    struct zl_partition p =
+        make((struct zl_partition_request){.layers = 30, .stages = 3, .readout = ZL_READOUT_LENS, .tail = 1.5, .still = 20});
+    print_message("  %u, %u and %u layers\n", p.cut[0].n_own, p.cut[1].n_own, p.cut[2].n_own);
+    assert_true(p.cut[0].n_own == 14 && p.cut[1].n_own == 10 && p.cut[2].n_own == 6);
+}
+
 static void impossible_requests_are_refused(void **state)
 {
     (void)state;
@@ -99,6 +122,7 @@ int main(void)
         cmocka_unit_test(blocks_without_look_ahead_are_equal),
         cmocka_unit_test(the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice),
         cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
+        cmocka_unit_test(layers_that_do_not_train_are_frozen_stages),
         cmocka_unit_test(impossible_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
