@@ -1,12 +1,13 @@
 /*
  * The plan of a run: see plan.h. The probe runs the real pipeline on the run's first micro-batches for a few seconds; what it learns is
- * thrown away, only the stages' busy times are kept.
+ * thrown away, only the stages' busy times are kept. A sweep's blocks are probed one at a time (sweep_probe.c).
  */
 #include "train/plan.h"
 
 #include "base/clock.h"
 #include "train/costs.h"
 #include "train/setup.h"
+#include "train/sweep.h"
 
 #define PROBE_SECONDS 4.0
 #define PROBE_MICRO 12 /* micro-batches at most */
@@ -14,7 +15,6 @@
 struct probe {
     double busy[ZL_STAGES_MAX]; /* seconds, by stage */
     uint64_t tokens;            /* that went through all stages, the first micro-batch (which touches memory for the first time) left out */
-    uint64_t micro;
 };
 
 /* Take all reports that are there; counts those of the micro-batches from 1 on. */
@@ -25,10 +25,8 @@ static void take_reports(struct zl_pipeline *l, const struct zl_setup *s, struct
         if (r.micro == 0)
             continue;
         p->busy[r.stage] += (double)r.busy_ns * 1e-9;
-        if (r.stage + 1 == l->n) {
+        if (r.stage + 1 == l->n)
             p->tokens += s->order.micro[r.micro].n_tokens;
-            p->micro++;
-        }
     }
 }
 
@@ -100,6 +98,25 @@ static void print_stages(const struct zl_setup *s, const struct probe *p, FILE *
     }
 }
 
+/* One block after the other: the largest decides. */
+static void print_sweep_memory(const struct zl_setup *s, const char *recompute, FILE *f)
+{
+    const struct zl_sweep_plan *p = &s->sweep;
+    fprintf(f, "  %8.1f  weights of the largest stage with its look-ahead, of %.1f\n", mib(p->resident_bytes), mib(s->corpus.model.weight_bytes));
+    fprintf(f, "  %8.1f  its adapters and optimizer\n", mib(p->state_bytes));
+    fprintf(f, "  %8.1f  its readout's map and rows of the head\n", mib(p->map_bytes + p->head_bytes));
+    fprintf(f, "  %8.1f  activations and scratch, %s\n", mib(p->activation_bytes), recompute);
+    fprintf(f, "  %8.1f  buffers of the spill\n", mib(p->buffer_bytes + zl_frozen_memory(s)));
+    if (p->n_maps)
+        fprintf(f, "  %8.1f  while the readouts are fitted, in the place of weights, adapters and map\n", mib(p->fit_bytes));
+    fprintf(f, "  %8.1f  program, tokenizer, data\n", mib(s->pss_before));
+    fprintf(f, "  %8.1f  in all, at most\n", mib(zl_setup_expected_bytes(s)));
+    fprintf(f, "\non the disk, MiB\n");
+    fprintf(f, "  %8.1f  hidden states of a window of %llu steps%s\n", mib(p->hidden_bytes), (unsigned long long)p->window,
+            p->n_maps ? ", or of the readouts' fit" : "");
+    fprintf(f, "  %8.1f  adapters, optimizers and maps of all stages\n", mib(p->states_bytes));
+}
+
 static void print_memory(const struct zl_setup *s, FILE *f)
 {
     static const char *const recomputes[] = {
@@ -112,6 +129,10 @@ static void print_memory(const struct zl_setup *s, FILE *f)
         waiting += s->plan.waiting_bytes[k];
     }
     fprintf(f, "\nmemory, MiB\n");
+    if (s->sweep.resident_bytes) {
+        print_sweep_memory(s, recomputes[s->pipeline.recompute], f);
+        return;
+    }
     fprintf(f, "  %8.1f  weights, mapped from the file\n", mib(s->corpus.model.weight_bytes));
     fprintf(f, "  %8.1f  adapters and optimizer\n", mib(state));
     fprintf(f, "  %8.1f  activations and scratch, %s%s\n", mib(s->plan.activation_bytes), recomputes[s->pipeline.recompute],
@@ -147,7 +168,7 @@ static void print_work(const struct zl_setup *s, const struct probe *p, FILE *f)
     double rate = tokens_per_second(s, p);
     if (rate <= 0)
         return;
-    fprintf(f, "about %.0f tokens/s (measured on %llu micro-batches): ", rate, (unsigned long long)p->micro);
+    fprintf(f, "about %.0f tokens/s (measured on %llu tokens): ", rate, (unsigned long long)p->tokens);
     print_time((double)tokens / rate, f);
     fprintf(f, " for the run, ");
     print_time((double)first_epoch / rate, f);
@@ -209,15 +230,16 @@ int zl_plan_run(const struct zl_train_options *o, FILE *f, struct zl_error *err)
     struct zl_setup s;
     struct probe p = {0};
     int rc = zl_setup_make(&s, o, err);
-    if (!rc)
+    const bool sweep = o->schedule == ZL_SCHEDULE_SWEEP;
+    if (!rc && !sweep)
         rc = zl_setup_readouts(&s, o, 1, err);
-    if (!rc)
-        rc = run_probe(&s, o->hooks, &p, err);
+    if (!rc) /* a sweep's blocks are probed one at a time: all of them at once may not fit */
+        rc = sweep ? zl_sweep_probe(&s, o, p.busy, &p.tokens, err) : run_probe(&s, o->hooks, &p, err);
     if (!rc) {
         print_stages(&s, &p, f);
         print_memory(&s, f);
         print_work(&s, &p, f);
-        if (o->schedule != ZL_SCHEDULE_SWEEP)
+        if (!sweep)
             rc = print_schedules(&s, o, f, err);
     }
     zl_setup_free(&s);

@@ -37,4 +37,7 @@ int zl_sweep_visit(struct zl_sweep *w, bool change, uint64_t *step, zl_sweep_vis
 /* The adapters behind the last whole window, with copies of their weights, until the sweep closes: parts[k] for block k. */
 int zl_sweep_adapters(struct zl_sweep *w, const struct zl_lora **parts, struct zl_error *err);
 
+/* Seconds that each block is busy with so many tokens of the run's first example, in no more memory than a sweep takes. Nothing is spilled. */
+int zl_sweep_probe(const struct zl_setup *s, const struct zl_train_options *o, double *busy, uint64_t *tokens, struct zl_error *err);
+
 #endif

@@ -23,6 +23,12 @@ run 0 plan model train.jsonl --schedule bp --steps 5 -l 256
 [ "$(grep -c '^\* bp ' out)" = 1 ] || fail 'bp is not marked'
 run 0 plan model train.jsonl --schedule 1f1b --stages 2 --interleave 3 --steps 5 -l 256
 
+# a sweep's plan: one stage in memory, the rest on the disk
+run 0 plan model train.jsonl --schedule sweep --stages 3 --steps 5 -l 256
+for part in 'weights of the largest stage with its look-ahead, of' 'buffers of the spill' 'on the disk, MiB' 'hidden states of a window of 5 steps' 'tokens/s'; do
+    says out "$part"
+done
+
 # a limit that nothing fits into is refused before any work, and names what would fit
 run 1 train model train.jsonl -o small --steps 2 -l 256 --memory-limit 1M -q
 one_sentence
