@@ -200,7 +200,7 @@ static int share_cores(struct zl_setup *s, const struct zl_train_options *o, str
         return zl_fail(err, ZL_EMEMORY, "out of memory");
     s->n_cached = zl_frozen_stages(s, o);
     rc = choose_places(s, o, err);
-    if (!rc && s->placement == ZL_PLACEMENT_SPREAD && s->threads < (int)s->partition.n && o->interleave <= 1)
+    if (!rc && o->placement != ZL_PLACEMENT_STACKED && o->schedule != ZL_SCHEDULE_SWEEP && s->threads < (int)s->partition.n && o->interleave <= 1)
         zl_note("%u stages share %d core%s", s->partition.n, s->threads, s->threads == 1 ? "" : "s");
     return rc;
 }
