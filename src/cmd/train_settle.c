@@ -186,7 +186,7 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
         [WITHOUT_SWEEP] = o->schedule != ZL_SCHEDULE_SWEEP,
         [WITHOUT_SPILL] = o->schedule != ZL_SCHEDULE_SWEEP && !o->cache_frozen,
-        [WITHOUT_FROZEN] = !first_frozen(o),
+        [WITHOUT_FROZEN] = !first_frozen(o) && !(schedule->local && !one && exact),
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,
