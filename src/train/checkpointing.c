@@ -12,7 +12,7 @@
 #include "train/sweep.h"
 
 #define BUFFER_MOST  (64ull << 20) /* memory for snapshots without a limit: a generation that is larger is handed in at the disk's speed */
-#define BUFFER_TIGHT (2ull << 20)  /* with --memory-limit, and for the state of a pipeline that does not run any more */
+#define BUFFER_TIGHT (1ull << 19)  /* with --memory-limit, and for the state of a pipeline that does not run any more */
 #define WRITE_NS     600000000000ll /* for a disk to take the last one; what takes longer is broken */
 
 static void add_parts(struct zl_checkpoint_part *parts, uint32_t *n, uint32_t stage, const uint64_t bytes[ZL_STAGE_SECTIONS])
