@@ -49,10 +49,11 @@ static void tell(const struct zl_generate_result *r)
                                        [ZL_GENERATE_STOP] = "ended at a --stop text",
                                        [ZL_GENERATE_LENGTH] = "cut at --max-new-tokens",
                                        [ZL_GENERATE_REFUSED] = "the output takes no more"};
-    char rate[ZL_NUMBER_TEXT];
-    zl_number_fixed(rate, r->new_seconds > 0 ? (double)r->new_tokens / r->new_seconds : 0, 1);
-    zl_note("read %llu and wrote %llu tokens, %s a second; %s", (unsigned long long)r->prompt_tokens,
-            (unsigned long long)r->new_tokens, rate, ends[r->end]);
+    char read[ZL_NUMBER_TEXT], wrote[ZL_NUMBER_TEXT];
+    zl_number_fixed(read, r->prompt_seconds > 0 ? (double)r->prompt_tokens / r->prompt_seconds : 0, 1);
+    zl_number_fixed(wrote, r->new_seconds > 0 ? (double)r->new_tokens / r->new_seconds : 0, 1);
+    zl_note("read %llu tokens, %s a second, and wrote %llu, %s a second; %s", (unsigned long long)r->prompt_tokens, read,
+            (unsigned long long)r->new_tokens, wrote, ends[r->end]);
 }
 
 static int run(struct zl_generate_options *o, struct zl_memory *m, struct zl_error *err)
