@@ -24,7 +24,6 @@
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -39,14 +38,13 @@
 
 /*
  * The owner looks for as long as its own parts took, and a little longer: then some helper has lost its core in the midst of a part.
- * Sleeping may give it the owner's, but the scheduler's slices are a hundred times as long as a loop, and where another program wants
- * the cores it happens again and again; so after a sleep the owner does as many loops alone, twice as many after each further one,
- * and forgets when long enough nothing happened.
+ * Sleeping may give it the owner's, but the scheduler's slices are a hundred times as long as a loop. Where the owner has slept for more
+ * than half of the time that was shared since its last sleep, helpers cost more than they give: it goes on alone for a while, for
+ * twice as long when that comes again.
  */
-#define PATIENCE_NS  20000
-#define ALONE_LEAST  256u
-#define ALONE_MOST   (1u << 14)
-#define SMOOTH_LOOPS 4096u
+#define PATIENCE_NS    20000u
+#define ALONE_LEAST_NS 2000000u
+#define ALONE_MOST_NS  200000000u
 
 enum { LEAVE, FIRST }; /* numbers that are no loop's */
 
@@ -59,7 +57,8 @@ struct zl_crew {
     alignas(LINE) _Atomic uint32_t number; /* of the last loop: what idle helpers look at */
     _Atomic uint32_t sleeping;           /* helpers */
     alignas(LINE) int n;                 /* helpers */
-    uint32_t alone, next_alone, smooth;  /* the owner's: loops to do alone, after the next sleep, and without one so far */
+    uint64_t alone_until_ns, alone_ns;   /* the owner's: until then alone; the last time's length */
+    uint64_t shared_ns;                  /* in loops since its last sleep */
     pthread_t helper[];
 };
 
@@ -114,45 +113,47 @@ static void call(struct zl_crew *c, uint32_t number)
         zl_futex_wake(&c->number, c->n);
 }
 
-/* Whether it had to sleep. started_ns: when the owner's own parts began. */
-static bool wait_for_all(struct zl_crew *c, uint32_t parts, uint64_t started_ns)
+/* Gives the time that it slept. started_ns: when the owner's own parts began. */
+static uint64_t wait_for_all(struct zl_crew *c, uint32_t parts, uint64_t started_ns, uint64_t now_ns)
 {
-    if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
-        return false;
-    const uint64_t now_ns = zl_clock_ns(), until_ns = now_ns + (now_ns - started_ns) + PATIENCE_NS;
+    const uint64_t until_ns = now_ns + (now_ns - started_ns) + PATIENCE_NS;
     do
         for (int i = 0; i < 50; i++) {
             if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
-                return false;
+                return 0;
             zl_relax();
         }
-    while (zl_clock_ns() < until_ns);
+    while ((now_ns = zl_clock_ns()) < until_ns);
     atomic_store(&c->owner_sleeps, 1);
     for (uint32_t now; (now = atomic_load(&c->done)) != parts;)
         zl_futex_wait(&c->done, now, -1);
     atomic_store_explicit(&c->owner_sleeps, 0, memory_order_relaxed); /* a stale 1 costs a system call */
-    return true;
+    return zl_clock_ns() - now_ns;
 }
 
-static void learn(struct zl_crew *c, bool slept)
+/* Decide whether helpers pay, see above. */
+static void learn(struct zl_crew *c, uint64_t loop_ns, uint64_t slept_ns)
 {
-    if (slept) {
-        c->alone = c->next_alone;
-        c->next_alone = c->next_alone < ALONE_MOST ? 2 * c->next_alone : ALONE_MOST;
-        c->smooth = 0;
-    } else if (++c->smooth == SMOOTH_LOOPS) {
-        c->next_alone = ALONE_LEAST;
-        c->smooth = 0;
+    c->shared_ns += loop_ns;
+    if (slept_ns == 0)
+        return;
+    if (slept_ns > c->shared_ns / 2) {
+        const uint64_t twice = 2 * c->alone_ns;
+        c->alone_ns = twice < ALONE_LEAST_NS ? ALONE_LEAST_NS : twice < ALONE_MOST_NS ? twice : ALONE_MOST_NS;
+        c->alone_until_ns = zl_clock_ns() + c->alone_ns;
+    } else {
+        c->alone_ns = 0;
     }
+    c->shared_ns = 0;
 }
 
 void zl_crew_share(struct zl_crew *c, int64_t parts, zl_part_fn *fn, void *arg)
 {
     assert(parts >= 0 && parts <= PARTS_MOST);
-    if (c->n == 0 || parts <= 1 || c->alone) {
+    uint64_t started_ns = 0;
+    if (c->n == 0 || parts <= 1 || (started_ns = zl_clock_ns()) < c->alone_until_ns) {
         for (int64_t i = 0; i < parts; i++)
             fn(arg, i);
-        c->alone -= c->alone > 0;
         return;
     }
     c->fn = fn;
@@ -161,11 +162,11 @@ void zl_crew_share(struct zl_crew *c, int64_t parts, zl_part_fn *fn, void *arg)
     uint32_t number = atomic_load_explicit(&c->number, memory_order_relaxed) + 1;
     if (number == LEAVE)
         number++;
-    const uint64_t started_ns = zl_clock_ns();
     atomic_store_explicit(&c->ticket, (uint64_t)number << 32 | (uint64_t)parts << 16, memory_order_release);
     call(c, number);
     work(c);
-    learn(c, wait_for_all(c, (uint32_t)parts, started_ns));
+    const uint64_t now_ns = zl_clock_ns();
+    learn(c, now_ns - started_ns, wait_for_all(c, (uint32_t)parts, started_ns, now_ns));
 }
 
 static void share(void *crew, int64_t parts, zl_part_fn *fn, void *arg)
@@ -185,7 +186,7 @@ int zl_crew_open(struct zl_crew **out, int threads, struct zl_error *err)
     struct zl_crew *c = *out = aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
     if (!c)
         return zl_fail(err, ZL_EMEMORY, "no memory for a crew of %d threads", threads);
-    *c = (struct zl_crew){.number = FIRST, .next_alone = ALONE_LEAST};
+    *c = (struct zl_crew){.number = FIRST};
     for (; c->n < threads - 1; c->n++) {
         int rc = pthread_create(&c->helper[c->n], NULL, help, c);
         if (rc) {
