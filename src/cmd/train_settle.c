@@ -82,6 +82,17 @@ static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
     return 0;
 }
 
+/* A stage finds its own input, and what a map makes of it, but not what the one before sees through its look-ahead. */
+static int check_belief(const struct zl_train_options *o, struct zl_error *err)
+{
+    if (o->belief_weight < 1 && o->readout == ZL_READOUT_SHADOW)
+        return zl_fail(err, ZL_EUSAGE, "--belief-weight needs --readout lens or ridge: with shadow a stage has handed its output on before its own "
+                                       "look-ahead tells what it predicts");
+    if (o->belief_weight < 1 && o->readout == ZL_READOUT_RIDGE && o->schedule == ZL_SCHEDULE_SWEEP)
+        return zl_fail(err, ZL_EUSAGE, "--belief-weight with --schedule sweep needs --readout lens: one map is in memory at a time");
+    return 0;
+}
+
 /* Numbers that the arithmetic takes in float32: one that becomes 0, 1 or infinite there would mean something else than it says (a clip
  * of 0 never clips, a beta of 1 divides by 0). */
 static int check_float32(const struct zl_train_options *o, struct zl_error *err)
@@ -150,19 +161,20 @@ enum {
 
 static const struct {
     const char *because;
-    const char *names[9];
+    const char *names[10];
 } without_effect[CASES] = {
     [WITH_BP] = {"with --schedule bp",
-                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "ring-depth", "placement"}},
+                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "belief-weight", "ring-depth", "placement"}},
     [WITH_SWEEP] = {"with --schedule sweep", {"ring-depth", "placement"}},
     [WITHOUT_SWEEP] = {"without --schedule sweep", {"window"}},
     [WITHOUT_SPILL] = {"without --schedule sweep or --cache-frozen", {"spill-dir", "spill-limit", "spill-type"}},
     [WITHOUT_FROZEN] = {"where stage 0 is not frozen", {"cache-frozen"}},
-    [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock", {"freeze", "readout", "look-ahead", "local-vocabulary"}},
+    [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock",
+                              {"freeze", "readout", "look-ahead", "local-vocabulary", "belief-weight"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
-    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "ring-depth"}},
-    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary"}},
+    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "belief-weight", "ring-depth"}},
+    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "belief-weight"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
     [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
@@ -186,7 +198,7 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
         [WITHOUT_SWEEP] = o->schedule != ZL_SCHEDULE_SWEEP,
         [WITHOUT_SPILL] = o->schedule != ZL_SCHEDULE_SWEEP && !o->cache_frozen,
-        [WITHOUT_FROZEN] = !first_frozen(o) && !(schedule->local && !one && exact),
+        [WITHOUT_FROZEN] = !first_frozen(o) && !(o->train_layers && !bp),
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,
@@ -232,5 +244,7 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
         rc = check_bounds(o, err);
     if (rc == 0 && schedule->local)
         rc = check_freeze(o, err);
+    if (rc == 0 && schedule->local && o->stages > 1)
+        rc = check_belief(o, err);
     return rc;
 }

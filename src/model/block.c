@@ -126,6 +126,8 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
     out->n = (uint64_t)n;
     if (!backward)
         return;
+    if (b->spec.belief > 0)
+        zl_block_believe(b, &head, n, weight, zn);
     zl_rmsnorm_backward(&b->team, n, d, zn, z, m->norm, b->rstd, zn, 0);
     if (b->spec.map) {
         map_rows(b, n, zn, b->rows[0], true);

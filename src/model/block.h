@@ -26,6 +26,9 @@ struct zl_block_spec {
     uint64_t seed;
     bool map;                   /* an affine map stands behind the last layer */
     const float *map_a, *map_b; /* z = A u + b, [d][d] and [d]; needed when the block computes, not for its plan */
+    float belief;               /* share of the loss that is KL(readout of the block before || own) instead of cross-entropy; 0: none */
+    bool belief_map;            /* the block before has a map, */
+    const float *belief_a, *belief_b; /* this one */
     const int32_t *subset;      /* token ids that the local softmax runs over, ascending; NULL: all */
     const int32_t *subset_index; /* [vocab] position in subset or -1 */
     int64_t n_subset;
@@ -63,6 +66,7 @@ struct zl_block {
     enum zl_recompute *modes; /* [slots] */
     struct zl_work work;
     float *rows[3];     /* [tokens][d]: u, z and normed rows at the labelled positions */
+    float *believed[2]; /* likewise, of the readout of the block before; NULL without belief */
     float *rstd, *loss; /* [tokens] */
     int32_t *row_at, *target, *argmax; /* [tokens] */
     float *dx;          /* [tokens][d] of the selected slot */
@@ -94,9 +98,9 @@ const float *zl_block_forward(struct zl_block *b, uint32_t slot, const struct zl
 
 /* What follows zl_block_forward on the same slot and tokens: look-ahead, readout, loss over the labelled positions; when the block trains and
  * `backward`, gradients are added to g: d (weight * sum of losses) / d w. labels[t]: the id to be predicted at position t, or -1.
- * Positions whose label is outside the subset are left out (and not counted). */
+ * Positions whose label is outside the subset are left out (and not counted). With belief the gradient is that of the mixed loss. */
 struct zl_loss {
-    double sum;       /* nats */
+    double sum;       /* cross-entropy, nats */
     uint64_t n, correct; /* labelled positions; those where the likeliest token is the label */
 };
 void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *tok, const int32_t *labels, float weight,

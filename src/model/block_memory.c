@@ -151,6 +151,8 @@ static void take_work(struct zl_block *b, struct zl_arena *a, int64_t tokens)
         else if (b->work.wide)
             b->rows[i] = b->work.wide + (uint64_t)at++ * t * c->d;
     }
+    for (int i = 0; i < 2; i++)
+        b->believed[i] = s->belief > 0 && (i == 0 || s->belief_map) ? zl_arena_take(a, rows) : NULL;
     b->rstd = zl_arena_take(a, t * sizeof(float));
     b->loss = zl_arena_take(a, t * sizeof(float));
     b->row_at = zl_arena_take(a, t * sizeof(int32_t));

@@ -20,7 +20,8 @@ static uint32_t in_flight(const struct zl_partition *p, const struct zl_pipeline
 struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k, const struct zl_pipeline_options *o)
 {
     const struct zl_cut *c = &p->cut[k];
-    const bool last = k + 1 == p->n, local = o->schedule->local;
+    const bool last = k + 1 == p->n, local = o->schedule->local, heir = local && k && !p->cut[k - 1].frozen && !c->frozen;
+    const bool belief_map = heir && o->belief > 0 && p->cut[k - 1].map;
     return (struct zl_block_spec){
         .first = c->first,
         .n_own = c->n_own,
@@ -36,6 +37,10 @@ struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k,
         .map = c->map,
         .map_a = c->map && o->map_a ? o->map_a[k] : NULL,
         .map_b = c->map && o->map_b ? o->map_b[k] : NULL,
+        .belief = heir ? o->belief : 0,
+        .belief_map = belief_map,
+        .belief_a = belief_map && o->map_a ? o->map_a[k - 1] : NULL,
+        .belief_b = belief_map && o->map_b ? o->map_b[k - 1] : NULL,
         .subset = last ? NULL : o->subset,
         .subset_index = last ? NULL : o->subset_index,
         .n_subset = last ? 0 : o->n_subset,

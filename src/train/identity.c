@@ -123,6 +123,8 @@ json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options
         {"--schedule", json_string(zl_schedule_names[o->schedule])},
         {"the stages", describe_cut(&s->partition)},
         {"--local-vocabulary", zl_json_count((uint64_t)s->n_subset)},
+        {"--train-layers", zl_json_count(s->corpus.model.config.layers - s->lora.first)},
+        {"--belief-weight", json_real(o->belief_weight)},
         {"--vertical-sync", json_boolean(o->vertical_sync)},
         {"--spill-type", json_string(zl_spill_type_names[o->schedule == ZL_SCHEDULE_SWEEP || s->n_cached ? o->spill_type : ZL_SPILL_F32])},
         {"--activations", json_string(zl_activations_names[o->activations])},

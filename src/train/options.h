@@ -53,6 +53,7 @@ struct zl_train_options {
     enum zl_readout_kind readout;
     uint64_t look_ahead; /* layers; 0: a third of the model's */
     enum zl_local_vocabulary local_vocabulary;
+    double belief_weight;  /* local losses: alpha of alpha CE + (1 - alpha) KL(readout of the stage before || own); 1: cross-entropy alone */
     uint64_t ring_depth;   /* micro-batches */
     enum zl_placement placement; /* of stages on core groups */
     uint64_t interleave;   /* 1f1b: parts of the model that each stage holds; 1 or 0: one */

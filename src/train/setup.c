@@ -238,6 +238,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .compute = o->compute,
         .map_a = s->readouts.a,
         .map_b = s->readouts.b,
+        .belief = o->belief_weight > 0 ? (float)(1 - o->belief_weight) : 0,
         .subset = s->subset,
         .subset_index = s->subset_index,
         .n_subset = s->n_subset,

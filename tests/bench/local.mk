@@ -9,7 +9,7 @@ bench: zerolock
 	./zerolock bench $(BENCH_FLAGS)
 .PHONY: bench
 
-EXTRA_DIST += tests/bench/peft-logits.py
+EXTRA_DIST += tests/bench/peft-logits.py tests/bench/quality.sh
 tests_bench_dump_logits_SOURCES = tests/bench/dump-logits.c
 tests_bench_dump_logits_LDADD = $(L_TRAIN)
 tests_bench_make_gguf_SOURCES = tests/bench/make-gguf.c
