@@ -7,6 +7,7 @@ dist_man_MANS += \
 	man/zerolock-checkpoint.5 \
 	man/zerolock-compare.1 \
 	man/zerolock-eval.1 \
+	man/zerolock-events.5 \
 	man/zerolock-generate.1 \
 	man/zerolock-inspect.1 \
 	man/zerolock-plan.1 \

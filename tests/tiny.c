@@ -80,7 +80,20 @@ static void write_tokenizer(const char *dir)
                                0));
 }
 
-static void write_weights(const char *dir, uint32_t layers)
+/* One hidden dimension that only the token '@' sets, that no layer writes to and that every MLP multiplies by so much that the products of '@'
+ * overflow: finite numbers everywhere until a row with that token comes. Adapters on q_proj and v_proj keep it so. */
+static void poison(const char *name, float *data, uint32_t out, uint32_t in)
+{
+    const bool writes = strstr(name, "o_proj") || strstr(name, "down_proj"), reads = strstr(name, "gate_proj") || strstr(name, "up_proj");
+    for (uint32_t j = 0; writes && j < in; j++)
+        data[j] = 0;
+    for (uint32_t i = 0; reads && i < out; i++)
+        data[(size_t)i * in] = 1e25f;
+    for (uint32_t i = 0; strstr(name, "embed_tokens") && i < out; i++)
+        data[(size_t)i * in] = i == '@' ? 1 : 0;
+}
+
+static void write_weights(const char *dir, uint32_t layers, bool poisoned)
 {
     static const struct {
         const char *name;
@@ -114,6 +127,8 @@ static void write_weights(const char *dir, uint32_t layers)
         for (uint64_t j = 0; j < size; j++)
             data[i][j] = in ? 0.15f * zl_random_normal(7, ZL_STREAM_TEST, (uint32_t)i, j)
                             : 1.0f + 0.1f * zl_random_normal(7, ZL_STREAM_TEST, (uint32_t)i, j);
+        if (poisoned)
+            poison(names[i], data[i], out, in);
         e[i] = (struct zl_safetensors_entry){.name = names[i], .n_dims = in ? 2 : 1, .shape = {out, in}, .data = data[i]};
     }
     char path[512];
@@ -146,6 +161,11 @@ static void write_rows(const char *path, uint32_t first, uint32_t rows)
 
 void tiny_make(struct tiny *t, uint32_t layers, uint32_t rows)
 {
+    tiny_make_poisoned(t, layers, rows, false);
+}
+
+void tiny_make_poisoned(struct tiny *t, uint32_t layers, uint32_t rows, bool poisoned)
+{
     const char *tmp = getenv("TMPDIR");
     snprintf(t->dir, sizeof t->dir, "%s/zerolock-test-XXXXXX", tmp && strlen(tmp) < 200 ? tmp : "/tmp");
     assert_non_null(mkdtemp(t->dir));
@@ -155,7 +175,7 @@ void tiny_make(struct tiny *t, uint32_t layers, uint32_t rows)
     assert_int_equal(mkdir(t->model, 0777), 0);
     write_config(t->model, layers);
     write_tokenizer(t->model);
-    write_weights(t->model, layers);
+    write_weights(t->model, layers, poisoned);
     write_rows(t->data, 0, rows);
     write_rows(t->held_out, 100000, 12);
 }

@@ -5,6 +5,7 @@
 #ifndef ZL_TESTS_TINY_H
 #define ZL_TESTS_TINY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tiny {
@@ -16,6 +17,8 @@ struct tiny {
 
 /* layers, hidden 32, 4 heads of 8, 2 key/value heads, MLP 48, vocabulary 260. */
 void tiny_make(struct tiny *t, uint32_t layers, uint32_t rows);
+/* Where the numbers of a row with an '@' in it are not finite, as long as the adapters are on q_proj and v_proj alone. */
+void tiny_make_poisoned(struct tiny *t, uint32_t layers, uint32_t rows, bool poisoned);
 void tiny_remove(struct tiny *t);
 
 /* A path below the folder, in a static buffer of four turns. */

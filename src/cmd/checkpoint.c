@@ -1,6 +1,6 @@
 /*
  * `zerolock checkpoint`: what the checkpoints of a run are, and going back to one. list looks at each file's head, index and foot; verify
- * reads all of it. The work is src/store's.
+ * reads all of it, and proves from the run's events that no update was lost or made twice. The work is src/store's and src/train's.
  */
 #include "config.h"
 
@@ -15,6 +15,7 @@
 #include "cmd/inspect.h"
 #include "store/generation.h"
 #include "store/run.h"
+#include "train/events_check.h"
 
 /* What is known of one name in the folder. */
 struct finding {
@@ -32,6 +33,8 @@ struct findings {
     uint64_t n, n_bad;     /* bad: not set aside and not to be used */
     const struct finding *current; /* the newest to be used; NULL: none */
     bool verified;
+    struct zl_events_proof proof; /* of the ledger, with verify */
+    struct zl_error broken;       /* why it does not hold */
 };
 
 static void look(const struct zl_checkpoint_options *o, struct finding *f)
@@ -125,6 +128,38 @@ static json_t *describe(const struct findings *all, const struct finding *f)
     return o;
 }
 
+/* What the ledger proves, as a sentence. */
+static void print_proof(const struct zl_events_proof *p)
+{
+    if (!p->any)
+        return;
+    printf("events: %llu micro-batches in %llu of %llu steps, each trained on once in each of %u stage%s", (unsigned long long)p->micro_batches,
+           (unsigned long long)p->steps_done, (unsigned long long)p->steps, p->stages, p->stages == 1 ? "" : "s");
+    if (p->left_out)
+        printf(", %llu left out", (unsigned long long)p->left_out);
+    if (p->restored)
+        printf(", over %llu restoration%s", (unsigned long long)p->restored, p->restored == 1 ? "" : "s");
+    printf("; the counters of %llu checkpoint%s agree\n", (unsigned long long)p->checkpoints, p->checkpoints == 1 ? "" : "s");
+}
+
+static json_t *describe_proof(const struct findings *all)
+{
+    const struct zl_events_proof *p = &all->proof;
+    json_t *o = json_object();
+    json_object_set_new(o, "holds", json_boolean(all->broken.code == 0));
+    if (all->broken.code)
+        json_object_set_new(o, "why", zl_inspect_string(all->broken.text));
+    json_object_set_new(o, "finished", json_boolean(p->finished));
+    json_object_set_new(o, "steps", zl_json_count(p->steps_done));
+    json_object_set_new(o, "micro_batches", zl_json_count(p->micro_batches));
+    json_object_set_new(o, "left_out", zl_json_count(p->left_out));
+    json_object_set_new(o, "stages", zl_json_count(p->stages));
+    json_object_set_new(o, "restored", zl_json_count(p->restored));
+    json_object_set_new(o, "died", zl_json_count(p->died));
+    json_object_set_new(o, "checkpoints", zl_json_count(p->checkpoints));
+    return o;
+}
+
 static int print_json(const struct zl_checkpoint_options *o, const struct findings *all, struct zl_error *err)
 {
     json_t *root = json_object(), *list = json_array();
@@ -133,6 +168,8 @@ static int print_json(const struct zl_checkpoint_options *o, const struct findin
     for (uint64_t i = 0; i < all->n; i++)
         json_array_append_new(list, describe(all, &all->at[i]));
     json_object_set_new(root, "checkpoints", list);
+    if (all->verified && all->proof.any)
+        json_object_set_new(root, "events", describe_proof(all));
     return zl_inspect_json(root, err);
 }
 
@@ -147,6 +184,8 @@ static int judge(const struct zl_checkpoint_options *o, const struct findings *a
         return zl_fail(err, ZL_EINPUT, "%llu checkpoint%s of %s cannot be used; the newest that can is generation %llu of step %llu", bad,
                        bad == 1 ? "" : "s", o->run, (unsigned long long)all->current->name->generation,
                        (unsigned long long)all->current->name->step);
+    if (all->broken.code)
+        return zl_fail(err, ZL_EINPUT, "%s", all->broken.text);
     return 0;
 }
 
@@ -154,10 +193,15 @@ static int show(const struct zl_checkpoint_options *o, struct zl_error *err)
 {
     struct findings all;
     int rc = gather(o, &all, err);
+    if (!rc && all.verified)
+        zl_events_check(o->run, &all.proof, &all.broken);
     if (!rc && o->json)
         rc = print_json(o, &all, err);
-    else if (!rc)
+    else if (!rc) {
         print_table(&all);
+        if (!all.broken.code)
+            print_proof(&all.proof);
+    }
     if (!rc && o->what == ZL_CHECKPOINT_VERIFY)
         rc = judge(o, &all, err);
     else if (!rc && !all.n)

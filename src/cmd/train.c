@@ -3,10 +3,26 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cmd/commands.h"
+#include "pipe/signal.h"
+#include "train/supervise.h"
 #include "train/train.h"
+
+/* In a process that a supervisor has started: what it was told. */
+static void obey(struct zl_train_options *o, const struct zl_supervised *by, struct zl_memory *m)
+{
+    zl_signals_supervisor(by->parent);
+    o->died = zl_memory_keep(m, strdup(by->died));
+    if (!by->starts)
+        return;
+    if (by->goes_on) {
+        o->force = o->force && o->resume; /* what was to be overwritten is overwritten */
+        o->resume = true;
+    }
+}
 
 static int run(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
 {
@@ -54,9 +70,19 @@ int zl_cmd_train(int argc, char **argv)
     struct zl_train_options o;
     struct zl_memory memory = {0};
     struct zl_error err = {0};
+    struct zl_supervised by;
+    char *const *whole = argv - 1; /* main's, which begins with the program's name */
+    const bool supervised = zl_supervised(&by);
     int rc = complete_line(&argc, &argv, &memory, &err);
     if (!rc)
         rc = zl_options_parse(&zl_train_command, argc, argv, &o, &memory, &err);
+    if (rc == ZL_PARSED && supervised)
+        obey(&o, &by, &memory);
+    else if (rc == ZL_PARSED && o.supervise) {
+        const int status = zl_supervise(&(struct zl_supervision){whole, o.output, o.hang_seconds, o.quiet});
+        zl_memory_free(&memory);
+        return status;
+    }
     if (rc == ZL_PARSED)
         rc = run(&o, &memory, &err);
     zl_memory_free(&memory);

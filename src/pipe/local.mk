@@ -15,6 +15,7 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/trace.c src/pipe/trace.h \
 	src/pipe/worker.c src/pipe/worker.h
 libzl_pipe_la_SOURCES += \
+	src/pipe/board.c src/pipe/board.h \
 	src/pipe/segment.c src/pipe/segment.h \
 	src/pipe/snapshot.h \
 	src/pipe/cores.c src/pipe/cores.h src/pipe/choose.h \

@@ -22,6 +22,8 @@ struct zl_packet {
     uint32_t kind;
     uint32_t last_of_step;
     uint32_t n_tokens, n_seqs;
+    uint32_t inspect; /* report the norm of the sum of gradients after this micro-batch too */
+    uint32_t reserved;
     uint64_t step;  /* from 1 */
     uint64_t micro; /* position in the run's list of micro-batches */
     float weight;   /* of a summed loss: 1 / labelled tokens of the whole step */

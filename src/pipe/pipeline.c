@@ -96,7 +96,7 @@ static uint64_t ring_bytes(const struct zl_model *m, const struct zl_partition *
         const uint64_t back = zl_ring_bytes(gradient_slots(p, o, k), gradient_bytes(m, o));
         sum = back ? plus(sum, padded(back)) : UINT64_MAX;
     }
-    return plus(sum, o->n_workers * padded(zl_bell_bytes()));
+    return plus(sum, o->n_workers * padded(zl_bell_bytes()) + padded(zl_board_bytes(o->n_workers)));
 }
 
 /* What a stage is before it has any memory. */
@@ -191,6 +191,9 @@ static int open_rings(struct zl_pipeline *l, const struct zl_partition *p, uint3
 static int open_workers(struct zl_pipeline *l, const struct zl_partition *p, const struct zl_pipeline_options *o, struct zl_error *err)
 {
     struct zl_stage **next = l->hosted;
+    l->board = zl_board_take(&l->segment, l->n_workers);
+    if (!l->board)
+        return zl_fail(err, ZL_EMEMORY, "the counters do not fit into their segment");
     for (uint32_t w = 0; w < l->n_workers; w++) {
         struct zl_worker *worker = &l->worker[w];
         void *bell = zl_segment_take(&l->segment, zl_bell_bytes());
@@ -200,6 +203,7 @@ static int open_workers(struct zl_pipeline *l, const struct zl_partition *p, con
                                      .stage = next,
                                      .group = o->groups[w],
                                      .bell = zl_bell_init(bell),
+                                     .counters = &l->board->worker[w],
                                      .trace = zl_trace_lane(o->trace, w),
                                      .before = o->before,
                                      .context = o->before_context,
@@ -281,6 +285,7 @@ int zl_pipeline_open(struct zl_pipeline *l, const struct zl_model *m, const stru
 
 int zl_pipeline_start(struct zl_pipeline *l, struct zl_error *err)
 {
+    zl_board_set_live(l->board, true);
     for (uint32_t w = 0; w < l->n_workers; w++)
         if (zl_worker_start(&l->worker[w], err)) {
             zl_pipeline_abort(l);
@@ -384,6 +389,7 @@ void zl_pipeline_join(struct zl_pipeline *l)
 {
     for (uint32_t w = 0; w < l->n_workers; w++)
         zl_worker_join(&l->worker[w]);
+    zl_board_set_live(l->board, false);
 }
 
 void zl_pipeline_close(struct zl_pipeline *l)
@@ -404,7 +410,7 @@ double zl_pipeline_wait_seconds(const struct zl_pipeline *l)
 {
     uint64_t ns = 0;
     for (uint32_t w = 0; w < l->n_workers; w++)
-        ns += atomic_load_explicit(&l->worker[w].input_wait_ns, memory_order_relaxed) +
-              atomic_load_explicit(&l->worker[w].space_wait_ns, memory_order_relaxed);
+        ns += atomic_load_explicit(&l->worker[w].counters->input_wait_ns, memory_order_relaxed) +
+              atomic_load_explicit(&l->worker[w].counters->space_wait_ns, memory_order_relaxed);
     return (double)ns * 1e-9;
 }

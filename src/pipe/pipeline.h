@@ -48,6 +48,7 @@ struct zl_pipeline {
     uint64_t sent;            /* packets that entered */
     _Atomic bool halt;
     struct zl_segment segment;
+    struct zl_board *board;
     struct zl_ring *feed;
     struct zl_packet_layout feed_layout;
 };

@@ -13,6 +13,10 @@
  * system calls go on by themselves, a futex wait returns. Called once, before threads start. */
 void zl_signals_install(void);
 
+/* A process that hands signals on to this one, which gets them from elsewhere too (a terminal, a service manager that signals all processes):
+ * what comes from it and what comes from others is counted apart, and two are two only where one of them says so. */
+void zl_signals_supervisor(long pid);
+
 /* While true, the first of those signals ends the process with status 1 and a sentence: for reading and preparing, which look at no
  * flag and leave nothing half done. Not while a segment exists or a file is being written. */
 void zl_signals_end_at_once(bool end);

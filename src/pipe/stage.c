@@ -373,6 +373,8 @@ static void backward(struct zl_stage *s)
     s->state.n--;
     s->state.finished++;
     trace_counters(s, 0);
+    if (kept.inspect && is_trained(s))
+        r.grad_norm = sqrt(zl_block_sum_squares(&s->block, 0));
     r.busy_ns = s->pending[place].forward_ns + zl_clock_ns() - start;
     if (kept.last_of_step)
         end_step(s, &kept, &r);

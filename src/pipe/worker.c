@@ -33,7 +33,7 @@ static void book_wait(struct zl_worker *w, enum zl_stage_next why, uint64_t star
 {
     const uint64_t end = zl_clock_ns();
     const bool space = why == ZL_STAGE_WAITS_SPACE;
-    add(space ? &w->space_wait_ns : &w->input_wait_ns, end - start);
+    add(space ? &w->counters->space_wait_ns : &w->counters->input_wait_ns, end - start);
     zl_trace_span(w->trace, space ? ZL_TRACE_WAIT_SPACE : ZL_TRACE_WAIT_INPUT, start, end,
                   w->n_stages == 1 ? w->stage[0]->index : ZL_TRACE_NO_STAGE, 0, 0);
 }
@@ -87,7 +87,7 @@ static void *run(void *arg)
             if (w->before)
                 w->before(w->context, best.stage->index);
             zl_stage_run(best.stage, best.what);
-            add(&w->operations, 1);
+            add(&w->counters->operations, 1);
         } else if (live) {
             const uint64_t start = zl_clock_ns();
             zl_bell_wait(w->bell, seen);

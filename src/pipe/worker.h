@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "pipe/board.h"
 #include "pipe/cores.h"
 #include "pipe/stage.h"
 
@@ -23,9 +24,7 @@ struct zl_worker {
     bool pinned, running;
     pthread_t thread;
     _Atomic bool over; /* the thread has done all that it will do */
-    /* written by the worker, read by others at any time: time without work by what the oldest stage waited for */
-    _Atomic uint64_t input_wait_ns, space_wait_ns;
-    _Atomic uint64_t operations;
+    struct zl_counters *counters; /* written by the worker, read by others at any time */
 };
 
 /* Start the thread. It ends when its stages are done or one is broken, having closed or aborted the rings around them; or when it is halted:

@@ -184,6 +184,8 @@ void zl_checkpointing_cut(struct zl_checkpointing *c, const struct zl_ledger *le
     memcpy(s.count, cut->count, sizeof s.count);
     c->tally.steps_done = cut->whole;
     c->tally.tokens_done = zl_journal_tokens(c->journal, cut->whole);
+    if (c->health)
+        s.vitals = zl_health_behind(c->health, cut->whole);
     c->text = text_of(c, &s);
     zl_event_cut(c->run, c->generation, c->step, c->micro, cut->count, c->s->partition.n);
     if (!c->text)
@@ -279,6 +281,8 @@ bool zl_checkpointing_halted(struct zl_checkpointing *c, struct zl_pipeline *l, 
     for (uint32_t k = 0; k < l->n; k++)
         s.count[k] = (struct zl_stage_count){l->stage[k].state.forwarded, l->stage[k].state.finished, l->stage[k].state.updates};
     bool written = false;
+    if (c->health)
+        s.vitals = c->health->now;
     if (!rc && zl_checkpointing_begin(c, course, c->journal->steps_done, NULL)) {
         c->tally = zl_journal_tally(c->journal);
         zl_pipeline_put(l, &c->sink, c->generation); /* what goes wrong there shows in the end */

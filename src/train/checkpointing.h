@@ -18,6 +18,7 @@ struct zl_checkpointing {
     const struct zl_setup *s;
     struct zl_run *run;
     struct zl_journal *journal;
+    const struct zl_health *health; /* NULL: nothing is known */
     struct zl_run_id id;
     json_t *identity;
     char maps[33];

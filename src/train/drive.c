@@ -12,8 +12,9 @@
 static void book_steps(struct zl_driver *d)
 {
     struct zl_step_record step;
-    while (zl_ledger_next(&d->ledger, &step)) {
-        zl_event_step(d->run, &step, d->s->partition.n);
+    while (!d->trouble.what && zl_ledger_next(&d->ledger, &step)) {
+        if (d->checkpointing->writer && (d->trouble = zl_health_judge(&d->health, &step, &d->course)).what)
+            return;
         d->journal->checkpoint_seconds = zl_checkpointing_stall(d->checkpointing);
         zl_journal_step(d->journal, &step, zl_pipeline_wait_seconds(&d->pipeline));
     }
@@ -47,11 +48,16 @@ static bool book_reports(struct zl_driver *d, int64_t timeout_ns)
 
 /* ---- the front ----------------------------------------------------------------------------------- */
 
+static bool stopping(struct zl_driver *d)
+{
+    return d->trouble.what || zl_journal_stopping(d->journal);
+}
+
 /* A slot to fill, or NULL: the run stops. */
 static struct zl_packet *slot(struct zl_driver *d)
 {
     struct zl_packet *m = NULL;
-    while (!zl_journal_stopping(d->journal) && !(m = zl_pipeline_slot(&d->pipeline, 0)))
+    while (!stopping(d) && !(m = zl_pipeline_slot(&d->pipeline, 0)))
         if (!book_reports(d, WAIT_NS / 20))
             if ((m = zl_pipeline_slot(&d->pipeline, WAIT_NS)))
                 break;
@@ -60,15 +66,16 @@ static struct zl_packet *slot(struct zl_driver *d)
 
 static void admit(struct zl_driver *d, uint64_t micro)
 {
-    d->first_admitted = d->admitted ? d->first_admitted : micro;
-    d->admitted++;
+    d->first_admitted = d->admits ? d->first_admitted : micro;
+    d->last_admitted = micro;
+    d->admits = true;
 }
 
 static void say_admitted(struct zl_driver *d, uint64_t step)
 {
-    if (d->admitted)
-        zl_event_admitted(d->run, step, d->first_admitted, d->first_admitted + d->admitted - 1);
-    d->admitted = 0;
+    if (d->admits)
+        zl_event_admitted(d->run, step, d->first_admitted, d->last_admitted);
+    d->admits = false;
 }
 
 /* What the frozen stages at the front made of a micro-batch, where that was computed before. */
@@ -91,15 +98,18 @@ static bool send(struct zl_driver *d, const struct zl_feed_item *item, struct zl
     if (train) {
         m->last_of_step = item->last_of_step;
         m->weight = item->weight;
+        m->inspect = item->inspect;
         m->lr = (float)zl_learning_rate(d->o, item->step, s->order.n_steps);
     }
     zl_corpus_fill(train ? &s->corpus.train : &s->corpus.held_out, train ? &s->order : &s->eval_order, item->micro,
                    &d->pipeline.feed_layout, m);
     if (!fill_hidden(d, item->micro, m))
         return false;
-    zl_pipeline_send(&d->pipeline, m);
     if (train)
         admit(d, item->micro);
+    if (train && item->last_of_step) /* before the step can be whole */
+        say_admitted(d, item->step);
+    zl_pipeline_send(&d->pipeline, m);
     return true;
 }
 
@@ -110,7 +120,7 @@ static void border(struct zl_driver *d, uint64_t step)
     if (!zl_checkpointing_due(d->checkpointing, step, last))
         return;
     while (!zl_checkpointing_begin(d->checkpointing, &d->course, step, &d->ledger)) {
-        if (!last || zl_journal_stopping(d->journal))
+        if (!last || stopping(d))
             return; /* the disk is slower than the interval */
         book_reports(d, WAIT_NS);
     }
@@ -144,7 +154,6 @@ static bool feed(struct zl_driver *d, const struct zl_feed_item *item)
         book_steps(d);
         return true;
     case ZL_FEED_BORDER:
-        say_admitted(d, item->step);
         if (item->step)
             border(d, item->step);
         return true;
@@ -174,7 +183,7 @@ static void stop(struct zl_driver *d, struct zl_place at)
     halt(d);
     d->course.at = at;
     say_admitted(d, at.step);
-    if (d->journal->rc == ZL_ESTOPPED)
+    if (d->journal->rc == ZL_ESTOPPED && !d->trouble.what)
         zl_checkpointing_halted(d->checkpointing, &d->pipeline, &d->course, &d->ledger);
     else
         zl_checkpointing_drop(d->checkpointing);
@@ -183,19 +192,19 @@ static void stop(struct zl_driver *d, struct zl_place at)
 void zl_driver_run(struct zl_driver *d)
 {
     struct zl_place next = d->course.at;
-    bool going = !zl_journal_stopping(d->journal), end = false;
+    bool going = !stopping(d), end = false;
     if (!d->s->eval_order.n_micro && !d->journal->start_ns)
         zl_journal_begin(d->journal);
     while (going && !end) {
         const struct zl_feed_item item = zl_course_next(&d->course);
         end = item.what == ZL_FEED_END;
-        going = feed(d, &item);
+        going = feed(d, &item) && !d->trouble.what;
         if (going)
             next = d->course.at;
     }
     if (going) {
         zl_pipeline_finish(&d->pipeline);
-        while (!zl_pipeline_done(&d->pipeline) && (going = !zl_journal_stopping(d->journal)))
+        while (!zl_pipeline_done(&d->pipeline) && (going = !stopping(d)))
             book_reports(d, WAIT_NS);
     }
     if (going) {
@@ -204,6 +213,7 @@ void zl_driver_run(struct zl_driver *d)
     } else {
         stop(d, next);
     }
+    zl_checkpointing_look(d->checkpointing);
 }
 
 int zl_driver_open(struct zl_driver *d, struct zl_resume *resume, struct zl_error *err)
@@ -225,6 +235,9 @@ int zl_driver_open(struct zl_driver *d, struct zl_resume *resume, struct zl_erro
     for (uint32_t i = 0; i < resume->standing.n_begun && !rc; i++)
         rc = zl_ledger_resume(&d->ledger, &resume->standing.begun[i], err);
     d->ledger.eval = resume->standing.eval;
+    zl_health_resume(&d->health, &resume->standing.vitals);
+    d->trouble = (struct zl_trouble){.what = ZL_HEALTH_GOOD};
+    d->admits = false;
     d->ledger.whole = resume->standing.tally.steps_done;
     d->course.at = resume->standing.at;
     for (uint32_t i = 0; i < resume->standing.left_out.n; i++)
@@ -232,8 +245,14 @@ int zl_driver_open(struct zl_driver *d, struct zl_resume *resume, struct zl_erro
     return rc ? rc : zl_pipeline_start(&d->pipeline, err);
 }
 
-void zl_driver_close(struct zl_driver *d)
+void zl_driver_shut(struct zl_driver *d)
 {
     zl_pipeline_close(&d->pipeline);
     zl_ledger_close(&d->ledger);
+}
+
+void zl_driver_close(struct zl_driver *d)
+{
+    zl_driver_shut(d);
+    zl_health_close(&d->health);
 }

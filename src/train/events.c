@@ -1,10 +1,14 @@
 /* What happened to a run: see events.h. */
 #include "train/events.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "train/course.h"
 
 static json_t *event(const char *name)
 {
@@ -116,4 +120,28 @@ void zl_event_died(struct zl_run *r, const char *how)
     json_t *o = event("died");
     json_object_set_new(o, "because", json_string(how));
     write_line(r, o);
+}
+
+static bool is_end(const char *name)
+{
+    return strcmp(name, "finished") == 0 || strcmp(name, "stopped") == 0 || strcmp(name, "failed") == 0 || strcmp(name, "died") == 0;
+}
+
+int zl_events_before(const char *path, struct zl_left_out *out, bool *ended, struct zl_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    *ended = true;
+    int rc = zl_file_read(path, SIZE_MAX / 4, &text, &n, err);
+    for (char *line = text, *end; !rc && (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1) {
+        json_t *o = json_loadb(line, (size_t)(end - line), 0, NULL);
+        const char *name = json_string_value(json_object_get(o, "event"));
+        const json_t *micro = json_object_get(o, "micro");
+        *ended = name && is_end(name);
+        if (name && strcmp(name, "skipped") == 0 && json_is_integer(micro) && !zl_left_out_add(out, (uint64_t)json_integer_value(micro)))
+            rc = zl_fail(err, ZL_EINPUT, "%s leaves out more micro-batches than a run does", path);
+        json_decref(o);
+    }
+    free(text);
+    return rc;
 }

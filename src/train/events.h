@@ -19,6 +19,11 @@ struct zl_event_start {
 };
 void zl_event_start(struct zl_run *r, const struct zl_event_start *e);
 
+/* What a process that goes on must know: the micro-batches that the file says are left out, added to those of `out`, and whether the last process
+ * ended in order. */
+struct zl_left_out;
+int zl_events_before(const char *path, struct zl_left_out *out, bool *ended, struct zl_error *err);
+
 /* Micro-batches first..last of a step have been fed. */
 void zl_event_admitted(struct zl_run *r, uint64_t step, uint64_t first, uint64_t last);
 /* All of a stage's micro-batches of a step, so many, have been reported, and its update was made or left out. */

@@ -140,6 +140,7 @@ json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options
         {"--beta2", json_real(o->beta2)},
         {"--adam-eps", json_real(o->adam_eps)},
         {"--clip", json_real(o->clip)},
+        {"--max-spike", json_real(o->max_spike)},
         {"--compute", json_string(zl_compute_names[o->compute])},
         {"--seed", zl_json_count(o->seed)},
     };

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "train/events.h"
 #include "train/metrics.h"
 
 #define MOST_SKIPPED 3 /* steps in a row without a finite gradient before the run gives up */
@@ -118,6 +119,9 @@ void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, doubl
         .epoch = (double)(end->first + end->n) / (double)j->s->order.n_examples,
     };
     j->last_step_ns = j->since_ns = t;
+    if (j->admits && step->n_micro)
+        zl_event_admitted(j->run, r->step, step->first_micro, step->first_micro + step->n_micro - 1);
+    zl_event_step(j->run, r, j->s->partition.n);
     if (zl_run_metric(j->run, zl_metrics_step(r, j->s->partition.n, &now), j->err))
         zl_journal_fail(j, ZL_ESYSTEM);
     if (r->unmoved[0])

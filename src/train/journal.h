@@ -32,6 +32,7 @@ struct zl_journal {
     double together;   /* tokens a second of steps that were computed together; 0: each by itself */
     uint64_t tokens_done, peak_pss, peak_private;
     uint64_t steps_done, evaluations;
+    bool admits;            /* the driver says nothing of what it feeds: whole steps */
     uint64_t tokens_before; /* of other processes */
     double checkpoint_seconds; /* that stages have spent handing in their state; set by the driver */
     double first_eval, last_eval, last_loss;

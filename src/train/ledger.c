@@ -144,6 +144,22 @@ static enum zl_ledger_news book_eval(struct zl_ledger *l, const struct zl_report
     return ZL_NEWS_EVAL;
 }
 
+static void look_for_extremes(const struct zl_ledger *l, struct zl_step_record *s, const struct zl_report *r)
+{
+    const double loss = r->n ? r->loss_sum / (double)r->n : 0;
+    if (r->stage + 1 == l->stages && loss > s->worst) {
+        s->worst = loss;
+        s->worst_micro = r->micro;
+    }
+    if (!isfinite(r->grad_norm) && !r->last_of_step && (!s->bad || r->micro + 1 < s->bad))
+        s->bad = r->micro + 1;
+    if (r->grad_norm - s->norm[r->stage] > s->steepest) {
+        s->steepest = r->grad_norm - s->norm[r->stage];
+        s->steepest_micro = r->micro;
+    }
+    s->norm[r->stage] = r->grad_norm;
+}
+
 enum zl_ledger_news zl_ledger_book(struct zl_ledger *l, const struct zl_report *r, struct zl_eval_record *eval)
 {
     if (r->kind == ZL_MARK)
@@ -157,6 +173,7 @@ enum zl_ledger_news zl_ledger_book(struct zl_ledger *l, const struct zl_report *
     s->busy_seconds[r->stage] += (double)r->busy_ns * 1e-9;
     if (!isfinite(r->loss_sum) && (!s->bad || r->micro + 1 < s->bad))
         s->bad = r->micro + 1;
+    look_for_extremes(l, s, r);
     if (r->unmoved[0])
         memcpy(s->unmoved, r->unmoved, sizeof s->unmoved);
     if (!r->last_of_step)

@@ -24,6 +24,9 @@ struct zl_step_record {
     uint32_t n_micro[ZL_STAGES_MAX]; /* micro-batches that it has reported */
     double busy_seconds[ZL_STAGES_MAX];
     uint64_t bad; /* 1 + the first micro-batch that gave a loss, or where the step was looked at closely a gradient, that is not finite; 0: none */
+    double worst, steepest;           /* the largest mean loss of a micro-batch in the last stage; the largest rise of a norm, where it was looked at */
+    uint64_t worst_micro, steepest_micro;
+    double norm[ZL_STAGES_MAX];       /* the last that was looked at */
     char unmoved[96];
 };
 

@@ -11,8 +11,10 @@ libzl_train_la_SOURCES = \
 	src/train/drive.c src/train/drive.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/events.c src/train/events.h \
+	src/train/events_check.c src/train/events_check.h \
 	src/train/frozen.c src/train/frozen.h src/train/hidden.h \
 	src/train/generate.c src/train/generate.h \
+	src/train/health.c src/train/health.h \
 	src/train/hooks.h \
 	src/train/identity.c src/train/identity.h \
 	src/train/journal.c src/train/journal.h \
@@ -27,6 +29,7 @@ libzl_train_la_SOURCES = \
 	src/train/sample.c src/train/sample.h \
 	src/train/setup.c src/train/setup.h \
 	src/train/standing.c src/train/standing.h \
+	src/train/supervise.c src/train/supervise.h \
 	src/train/sweep.c src/train/sweep.h src/train/sweep_impl.h \
 	src/train/sweep_fit.c \
 	src/train/sweep_probe.c \

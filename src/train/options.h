@@ -42,6 +42,10 @@ struct zl_train_options {
     uint64_t checkpoint_every; /* steps; 0: not by their number */
     double checkpoint_minutes; /* 0: not by time */
     uint64_t keep;             /* how many stay; 0: none are written */
+    double max_spike;          /* standard deviations above the mean at which a step's loss or norm is taken for bad; 0: never */
+    bool supervise;            /* by a parent process, which the program is before it starts another of itself */
+    double hang_seconds;       /* without a sign of life, after which the parent starts the run again */
+    const char *died;          /* how the process before this one ended, where somebody knows; NULL or empty: nobody does */
     bool resume;               /* go on with the run in `output` */
 
     /* schedule */

@@ -59,6 +59,24 @@ static json_t *tally_object(const struct zl_tally *t)
     return o;
 }
 
+static json_t *running_object(const struct zl_running *r)
+{
+    json_t *o = json_object();
+    set(o, "mean", number(r->mean));
+    set(o, "variance", number(r->variance));
+    set(o, "n", zl_json_count(r->n));
+    return o;
+}
+
+static json_t *vitals_object(const struct zl_vitals *v)
+{
+    json_t *o = json_object();
+    set(o, "step", zl_json_count(v->step));
+    set(o, "loss", running_object(&v->loss));
+    set(o, "norm", running_object(&v->norm));
+    return o;
+}
+
 char *zl_standing_text(const struct zl_standing *s)
 {
     json_t *o = json_object(), *next = json_object(), *begun = json_array(), *left_out = json_array(), *stages = json_array(),
@@ -85,6 +103,7 @@ char *zl_standing_text(const struct zl_standing *s)
     set(eval, "micro", zl_json_count(s->eval.micro_done));
     set(o, "next", next);
     set(o, "tally", tally_object(&s->tally));
+    set(o, "vitals", vitals_object(&s->vitals));
     set(o, "stages", stages);
     set(o, "left_out", left_out);
     set(o, "begun", begun);
@@ -215,6 +234,11 @@ static void read_lists(struct reader *r, const json_t *o, struct zl_standing *s)
         read_step(r, json_array_get(begun, i), s->n_stages, &steps[i]);
 }
 
+static struct zl_running read_running(struct reader *r, const json_t *o)
+{
+    return (struct zl_running){real(r, o, "mean"), real(r, o, "variance"), count(r, o, "n", UINT64_MAX)};
+}
+
 static void read_tally(struct reader *r, const json_t *o, struct zl_tally *t)
 {
     t->evaluations = count(r, o, "evaluations", UINT64_MAX);
@@ -243,6 +267,9 @@ int zl_standing_read(const char *text, uint64_t bytes, struct zl_standing *s, st
                               .next = count(&r, next, "index", UINT64_MAX)};
     s->micro = count(&r, next, "micro", UINT64_MAX);
     read_tally(&r, get(&r, o, "tally"), &s->tally);
+    const json_t *vitals = get(&r, o, "vitals");
+    s->vitals = (struct zl_vitals){count(&r, vitals, "step", UINT64_MAX), read_running(&r, get(&r, vitals, "loss")),
+                                   read_running(&r, get(&r, vitals, "norm"))};
     read_lists(&r, o, s);
     s->eval = (struct zl_eval_record){.step = count(&r, eval, "step", UINT64_MAX), .loss_sum = real(&r, eval, "loss_sum"),
                                       .n = count(&r, eval, "n", UINT64_MAX), .correct = count(&r, eval, "correct", UINT64_MAX),

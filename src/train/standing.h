@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "train/course.h"
+#include "train/health.h"
 #include "train/journal.h"
 
 struct zl_standing {
@@ -18,6 +19,7 @@ struct zl_standing {
     struct zl_eval_record eval;          /* under way */
     const struct zl_step_record *begun;  /* [n_begun] steps that are not whole yet */
     uint32_t n_begun, n_stages;
+    struct zl_vitals vitals;             /* behind the last whole step */
     struct zl_stage_count count[ZL_STAGES_MAX];
     bool halted;         /* anywhere; else behind a step */
     uint64_t ring_depth; /* of the rings whose contents a halted pipeline left */

@@ -233,6 +233,7 @@ static void book(struct zl_step_record *r, uint32_t k, const struct zl_loss *los
 {
     r->loss_sum[k] += loss->sum;
     r->n[k] += loss->n;
+    r->n_micro[k]++;
     r->busy_seconds[k] += 1e-9 * (double)busy_ns;
 }
 
@@ -246,6 +247,7 @@ static void update(struct zl_sweep *w, uint32_t k, int64_t *updates, struct zl_s
     const bool updated = norm > 0 && isfinite(norm);
     r->grad_norm[k] = norm;
     r->skipped[k] = !updated;
+    r->updated[k] = updated;
     *updates += updated;
     if (updated && *updates == 2)
         zl_block_unmoved(b, r->unmoved, sizeof r->unmoved);

@@ -128,15 +128,74 @@ static int finish(struct work *d)
     return end ? end : rc ? rc : traced;
 }
 
+/* The rows of a micro-batch as FILE:LINE. */
+static json_t *name_rows(const struct zl_setup *s, uint64_t micro)
+{
+    const struct zl_micro_batch *m = &s->order.micro[micro];
+    const struct zl_dataset *data = &s->corpus.train;
+    json_t *rows = json_array();
+    for (uint64_t p = m->first; p < m->first + m->n; p++) {
+        const struct zl_example *e = &data->examples[zl_data_order_example(&s->order, p)];
+        char text[1100];
+        snprintf(text, sizeof text, "%.1000s:%llu", data->files[e->file], (unsigned long long)e->line);
+        json_array_append_new(rows, json_string(text));
+    }
+    return rows;
+}
+
+static void leave_out(struct work *d, const struct zl_trouble *t)
+{
+    json_t *rows = name_rows(d->s, t->micro);
+    char *text = json_dumps(rows, JSON_COMPACT | JSON_ENCODE_ANY);
+    zl_left_out_add(&d->driver.course.left_out, t->micro);
+    zl_warn("step %llu: micro-batch %llu is left out, %s; its rows: %s", (unsigned long long)t->step, (unsigned long long)t->micro, t->why,
+            text ? text : "?");
+    free(text);
+    zl_event_skipped(&d->run, t->step, t->micro, t->why, rows);
+    zl_append_sync(&d->run.events);
+}
+
+static void say_start(struct work *d, const char *because);
+
+/* A step's numbers are bad: to the newest checkpoint before it, or to the beginning, and on from there without what was to blame. */
+static int go_back(struct work *d, const struct zl_trouble *t)
+{
+    const struct zl_run_id id = d->resume.id;
+    zl_checkpointing_settle(&d->checkpointing, LAST_NS);
+    zl_checkpointing_drop(&d->checkpointing);
+    zl_driver_shut(&d->driver);
+    zl_resume_free(&d->resume);
+    if (t->what == ZL_HEALTH_LEAVE_OUT)
+        leave_out(d, t);
+    else
+        d->driver.course.inspect = t->step;
+    zl_progress_close(&d->journal.progress);
+    int rc = zl_resume_back(&d->resume, d->run.dir, &id, t->micro, d->journal.err);
+    if (!rc)
+        rc = zl_resume_journal(&d->resume, &d->run, &d->journal, d->journal.err);
+    if (!rc)
+        say_start(d, t->why);
+    return rc;
+}
+
 static int run_pipeline(struct work *d)
 {
     int rc = begin_trace(d);
-    if (!rc)
+    while (!rc) {
         rc = zl_driver_open(&d->driver, &d->resume, d->journal.err);
-    if (rc)
-        return rc;
-    zl_driver_run(&d->driver);
-    return finish(d);
+        if (rc)
+            return rc;
+        zl_driver_run(&d->driver);
+        const struct zl_trouble t = d->driver.trouble;
+        if (t.what == ZL_HEALTH_GIVE_UP)
+            zl_journal_fail(&d->journal, zl_fail(d->journal.err, ZL_EINPUT,
+                                                 "step %llu: %s, after %d micro-batches shortly before it were left out for the like; a lower "
+                                                 "--lr or a look at the data may help", (unsigned long long)t.step, t.why, ZL_HEALTH_MOST));
+        if (t.what == ZL_HEALTH_GOOD || d->journal.rc)
+            return finish(d);
+        rc = go_back(d, &t);
+    }
+    return rc;
 }
 
 static void sweep_border(void *context, uint64_t step)
@@ -153,6 +212,7 @@ static int run_sweep(struct work *d)
     if (!rc)
         rc = zl_resume_sweep(&d->resume, d->sweep, d->journal.err);
     d->saved = d->resume.standing.tally.steps_done;
+    d->journal.admits = true;
     if (rc)
         return rc;
     zl_sweep_run(d->sweep, &d->journal, sweep_border, d);
@@ -221,7 +281,7 @@ static int take_folder(struct work *d)
     return rc;
 }
 
-static void say_start(struct work *d)
+static void say_start(struct work *d, const char *because)
 {
     const struct zl_standing *s = &d->resume.standing;
     zl_event_start(&d->run, &(struct zl_event_start){.run = d->resume.id,
@@ -230,9 +290,29 @@ static void say_start(struct work *d)
                                                      .micro = s->micro,
                                                      .steps = d->s->order.n_steps,
                                                      .n_micro = d->s->order.n_micro,
-                                                     .stages = d->s->partition.n});
-    if (zl_resume_any(&d->resume))
+                                                     .stages = d->s->partition.n,
+                                                     .because = because});
+    if (zl_resume_any(&d->resume) || because)
         zl_note("going on behind step %llu of %llu", (unsigned long long)s->tally.steps_done, (unsigned long long)d->s->order.n_steps);
+}
+
+/* The process begins: how the one before it ended, and what was decided to be left out behind the checkpoint that it goes on from. */
+static int say_first(struct work *d)
+{
+    const char *died = d->o->died && d->o->died[0] ? d->o->died : NULL;
+    char *path = zl_run_path(&d->run, "events.jsonl");
+    bool ended = true;
+    int rc = path ? 0 : zl_fail(d->journal.err, ZL_EMEMORY, "out of memory");
+    if (!rc && zl_resume_any(&d->resume))
+        rc = zl_events_before(path, &d->driver.course.left_out, &ended, d->journal.err);
+    if (!rc && !ended)
+        zl_event_died(&d->run, died ? died : "it ended without a word");
+    if (!rc)
+        say_start(d, NULL);
+    if (!rc && died && !zl_resume_any(&d->resume))
+        zl_event_died(&d->run, died);
+    free(path);
+    return rc;
 }
 
 /* Everything up to the first micro-batch. */
@@ -269,7 +349,10 @@ static int prepare(struct work *d, struct zl_train_options *o)
     }
     rc = zl_checkpointing_open(&d->checkpointing, d->s, o, &d->run, &d->journal, &d->resume.id, identity, err);
     if (!rc)
-        say_start(d);
+        rc = say_first(d);
+    if (!rc)
+        rc = zl_health_open(&d->driver.health, o->max_spike, err);
+    d->checkpointing.health = &d->driver.health;
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* make-tiny [LAYERS [ROWS]]: the tiny model of tests/tiny.h in a new folder, whose name is printed, for scripts. */
+/* make-tiny [LAYERS [ROWS [poisoned]]]: the tiny model of tests/tiny.h in a new folder, whose name is printed, for scripts. */
 #include "tests/unit/test.h"
 
 #include "tests/tiny.h"
@@ -6,7 +6,7 @@
 int main(int argc, char **argv)
 {
     struct tiny t;
-    tiny_make(&t, argc > 1 ? (uint32_t)atoi(argv[1]) : 6, argc > 2 ? (uint32_t)atoi(argv[2]) : 40);
+    tiny_make_poisoned(&t, argc > 1 ? (uint32_t)atoi(argv[1]) : 6, argc > 2 ? (uint32_t)atoi(argv[2]) : 40, argc > 3);
     puts(t.dir);
     return 0;
 }

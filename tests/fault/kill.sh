@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # kill.sh [--kills N] [--seed S]: runs of every schedule are killed at random instants, by SIGKILL or stopped by SIGTERM, and go on with
 # --resume, each time with another number of threads, placement, ring depth and interval of checkpoints. In the end the adapter has the bytes
-# of a run that was never interrupted, and the metrics the same numbers in the same lines.
+# of a run that was never interrupted, the metrics are the same numbers in the same lines, and the events prove that no update was lost or made
+# twice.
 . "${ZL_SRCDIR:?}/tests/cli/lib.sh"
 kills=60
 seed=$RANDOM
@@ -31,7 +32,7 @@ schedules=(
     '-s async -k 3'
     '-s sweep -k 2 --window 3'
 )
-run=(train model train.jsonl --steps 40 -b 300 -m 80 -l 256 --eval-data held-out.jsonl --eval-every 7 -q)
+run=(train model train.jsonl --steps 30 -b 300 -m 80 -l 256 --eval-data held-out.jsonl --eval-every 6 -q)
 
 any() { echo "${@:RANDOM % $# + 1:1}"; }
 
@@ -53,7 +54,7 @@ for schedule in "${schedules[@]}"; do
         # shellcheck disable=SC2086
         "$zerolock" "${run[@]}" $schedule "${changes[@]}" --threads "$(any 1 1 "$most")" --resume -o broken >out 2>err </dev/null &
         pid=$!
-        sleep "0.$(printf %03d $((RANDOM % 400)))"
+        sleep "0.$(printf %03d $((RANDOM % 300)))"
         signal=$(any KILL KILL TERM)
         kill -"$signal" $pid 2>/dev/null && done=$((done + 1)) signals="$signals ${signal:0:1}"
         wait $pid 2>/dev/null
@@ -75,8 +76,11 @@ for schedule in "${schedules[@]}"; do
     run 0 "${run[@]}" $schedule --resume -o broken
     cmp -s straight/adapter/adapter_model.safetensors broken/adapter/adapter_model.safetensors ||
         fail "$schedule: another adapter after $signals (seed $seed)"
+    run 0 checkpoint verify broken
+    says out "events: "
+    proof=$(grep '^events: ' out)
     diff <(numbers straight/metrics.jsonl) <(numbers broken/metrics.jsonl) >difference ||
         fail "$schedule: other metrics after $signals (seed $seed): $(head -n 4 difference)"
-    echo "$schedule: $done signals, $((began + 1)) runs to the end, 0 bytes differ (bound 0)"
+    echo "$schedule: $done signals, $((began + 1)) runs to the end, 0 bytes differ (bound 0); ${proof#events: }"
 done
 finish
