@@ -25,7 +25,7 @@ void zl_health_close(struct zl_health *h)
 
 static void learn(struct zl_running *r, double x)
 {
-    const double weight = r->n < 1 / FORGET ? 1 / (double)(r->n + 1) : FORGET, away = x - r->mean;
+    const double weight = (double)r->n < 1 / FORGET ? 1 / (double)(r->n + 1) : FORGET, away = x - r->mean;
     r->mean += weight * away;
     r->variance = (1 - weight) * (r->variance + weight * away * away);
     r->n++;

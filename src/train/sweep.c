@@ -413,9 +413,16 @@ static void evaluate(struct zl_sweep *w)
     zl_journal_eval(w->j, &eval);
 }
 
+/* Whether an evaluation belongs behind the step. */
+static bool due(const struct zl_sweep *w)
+{
+    const uint64_t every = w->o->eval_every;
+    return w->s->eval_order.n_micro > 0 && (w->step == w->s->order.n_steps || (every && w->step % every == 0));
+}
+
 void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j, void (*border)(void *context, uint64_t step), void *context)
 {
-    const uint64_t steps = w->s->order.n_steps, every = w->o->eval_every;
+    const uint64_t steps = w->s->order.n_steps;
     const bool eval = w->s->eval_order.n_micro > 0;
     w->j = j;
     w->trace = zl_trace_lane(w->s->pipeline.trace, 0);
@@ -423,9 +430,11 @@ void zl_sweep_run(struct zl_sweep *w, struct zl_journal *j, void (*border)(void 
         evaluate(w); /* and when that is booked, the clock begins */
     else if (!j->start_ns)
         zl_journal_begin(j);
+    if (due(w) && w->step && j->last_eval_step != w->step && !zl_journal_stopping(j))
+        evaluate(w); /* who stopped the run before did not wait for it */
     while (w->step < steps && !zl_journal_stopping(j)) {
         train_window(w, zl_sweep_window(w->s, w->o, w->step));
-        if (eval && !zl_journal_stopping(j) && (w->step == steps || (every && w->step % every == 0)))
+        if (due(w) && !zl_journal_stopping(j))
             evaluate(w);
         if (border && w->step == j->steps_done && !j->rc)
             border(context, w->step);

@@ -49,7 +49,7 @@ static int32_t token(int i)
 static void feed(enum zl_compute compute, int threads, int step, float *logits)
 {
     struct zl_decoder d;
-    struct zl_crew *crew;
+    struct zl_crew *crew = NULL;
     struct zl_error err = {0};
     if (zl_decoder_open(&d, &model, NULL, TOKENS, 16, compute, threads, &err) || zl_crew_open(&crew, threads, &err))
         fail_msg("%s", err.text);
