@@ -103,11 +103,21 @@ void zl_command_help(const struct zl_command *c, int columns, FILE *f)
         snprintf(left, sizeof left, "  %s%s", c->operands[i].name, c->operands[i].many ? "..." : "");
         put_entry(left, c->operands[i].help, columns, f);
     }
+    const char *group = NULL; /* of the options from here on; one without options that are shown is left out */
     for (size_t i = 0; i < c->n_options + zl_n_common_options; i++) {
         const struct zl_option *o = i < c->n_options ? &c->options[i] : &zl_common_options[i - c->n_options];
-        if (o->group)
-            fprintf(f, "\n%s:\n", o->group);
+        group = o->group ? o->group : group;
+        if (zl_option_waived(c, o))
+            continue;
+        if (group)
+            fprintf(f, "\n%s:\n", group);
+        group = NULL;
         put_option(o, columns, f);
+    }
+    if (c->waives) {
+        fprintf(f, "\nTaken and of no effect here:");
+        for (const char *const *name = c->waives; *name; name++)
+            fprintf(f, " --%s%s", *name, name[1] ? "," : ".\n");
     }
     if (c->passes)
         fprintf(f, "\nEvery other option of 'zerolock %s' can be given too and is handed on.\n", c->passes->name);

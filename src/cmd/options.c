@@ -314,6 +314,14 @@ static int assign_all(struct parse *p, void *options, struct zl_error *err)
     return rc;
 }
 
+bool zl_option_waived(const struct zl_command *c, const struct zl_option *o)
+{
+    for (const char *const *name = c->waives; name && *name; name++)
+        if (strcmp(*name, o->name) == 0)
+            return true;
+    return false;
+}
+
 static int check_complete(const struct zl_command *c, const void *options, struct zl_error *err)
 {
     const struct zl_given *given = (const void *)((const char *)options + c->given);
@@ -321,8 +329,7 @@ static int check_complete(const struct zl_command *c, const void *options, struc
         if (!c->operands[i].optional && !given->at[c->operands[i].offset])
             return zl_fail(err, ZL_EUSAGE, "%s is missing", c->operands[i].name);
     for (size_t i = 0; i < c->n_options; i++)
-        if (c->options[i].required && !given->at[c->options[i].offset] &&
-            !(c->waives && strcmp(c->waives, c->options[i].name) == 0))
+        if (c->options[i].required && !given->at[c->options[i].offset] && !zl_option_waived(c, &c->options[i]))
             return zl_fail(err, ZL_EUSAGE, "option --%s is missing", c->options[i].name);
     return 0;
 }

@@ -60,7 +60,8 @@ struct zl_command {
     size_t n_operands;
     const struct zl_option *options;
     size_t n_options;
-    const char *waives; /* an option that the table requires and this command does not; NULL: none */
+    const char *const *waives; /* options of the table that this command takes and has no use for, so that a command line can be handed
+                                  over: neither required nor shown in the help. NULL: none; else NULL behind the last */
     const struct zl_command *passes; /* whose options this command takes too, to hand them on: checked, and kept as "--name=value" in */
     size_t passed;                   /* a struct zl_strings at this offset; own names and letters come first */
     size_t given; /* offset of struct zl_given */
@@ -106,6 +107,9 @@ char *zl_options_text(const struct zl_command *c, const void *options);
 
 /* The i-th of the command's options, the common ones and those passed on; NULL behind the last. */
 const struct zl_option *zl_option_at(const struct zl_command *c, size_t i);
+
+/* The command takes this option and has no use for it. */
+bool zl_option_waived(const struct zl_command *c, const struct zl_option *o);
 
 /* By name or letter among them; NULL: unknown. */
 const struct zl_option *zl_option_find(const struct zl_command *c, const char *name, size_t length);

@@ -93,8 +93,8 @@ static const struct zl_option options[] = {
      .arg = "TOKENS",
      .kind = ZL_OPTION_COUNT,
      FIELD(batch_tokens),
-     .fallback = "2048",
      .min = 2,
+     .shown = "2048; of little data a twentieth, but 256 at least",
      .also = "batch-size batch",
      .help = "Tokens of a step, at most: examples are taken while they fit."},
     {.name = "micro-batch-tokens",
@@ -497,6 +497,7 @@ const struct zl_command zl_train_command = {
     .given = offsetof(struct zl_train_options, given),
 };
 
+static const char *const plan_waives[] = {"output", "force", "resume", "trace", NULL};
 static const char *const plan_usage[] = {"MODEL DATA... [OPTION]...", NULL};
 
 const struct zl_command zl_plan_command = {
@@ -509,6 +510,6 @@ const struct zl_command zl_plan_command = {
     .n_operands = sizeof operands / sizeof operands[0],
     .options = options,
     .n_options = sizeof options / sizeof options[0],
-    .waives = "output",
+    .waives = plan_waives,
     .given = offsetof(struct zl_train_options, given),
 };

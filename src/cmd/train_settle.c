@@ -133,7 +133,7 @@ static int check_names(const struct zl_train_options *o, struct zl_error *err)
 /* A micro-batch is a part of a step. What the user gave is not changed: a contradiction is an error; the default gives way. */
 static int settle_sizes(struct zl_train_options *o, struct zl_error *err)
 {
-    if (o->micro_batch_tokens <= o->batch_tokens)
+    if (!o->batch_tokens || o->micro_batch_tokens <= o->batch_tokens)
         return 0;
     if (ZL_GIVEN(o, micro_batch_tokens))
         return zl_fail(err, ZL_EUSAGE, "--micro-batch-tokens %llu is more than the %llu of --batch-tokens",

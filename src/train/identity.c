@@ -118,7 +118,7 @@ json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options
         {"the held-out rows", hash_rows(&s->corpus.held_out)},
         {"the adapter to start from", hash_adapter(&s->init)},
         {"the number of steps", zl_json_count(s->order.n_steps)},
-        {"--batch-tokens", zl_json_count(o->batch_tokens)},
+        {"--batch-tokens", zl_json_count(s->batch_tokens)},
         {"--micro-batch-tokens", zl_json_count((uint64_t)s->pipeline.keep_tokens)},
         {"--schedule", json_string(zl_schedule_names[o->schedule])},
         {"the stages", describe_cut(&s->partition)},

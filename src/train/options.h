@@ -35,7 +35,8 @@ struct zl_train_options {
     /* how much */
     uint64_t steps; /* 0: by epochs */
     double epochs;
-    uint64_t batch_tokens, micro_batch_tokens, max_length;
+    uint64_t batch_tokens; /* 0: by the data, see zl_setup */
+    uint64_t micro_batch_tokens, max_length;
     uint64_t micro_batch_exact; /* not the users': micro-batches are cut so whatever the limit says; 0: as above */
 
     /* checkpoints */

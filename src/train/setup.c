@@ -37,6 +37,16 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* An adapter learns by its steps: little data is taken in more and smaller ones, though not smaller than products like them. */
+static void choose_batch(struct zl_setup *s, const struct zl_train_options *o)
+{
+    const uint64_t most = 2048, least = 256, steps = 20, wanted = s->corpus.train.report.tokens / steps;
+    s->batch_tokens = wanted > most ? most : larger(least, wanted / 64 * 64);
+    s->batch_tokens = o->batch_tokens ? o->batch_tokens : larger(s->batch_tokens, o->micro_batch_tokens);
+    if (!o->batch_tokens && s->batch_tokens < most)
+        zl_note("steps of at most %llu tokens, by the size of the data", (unsigned long long)s->batch_tokens);
+}
+
 static uint64_t longest_example(const struct zl_setup *s)
 {
     return larger(s->corpus.train.report.longest, s->corpus.held_out.report.longest);
@@ -45,7 +55,7 @@ static uint64_t longest_example(const struct zl_setup *s)
 static int plan_order(struct zl_setup *s, const struct zl_train_options *o, uint64_t micro, struct zl_error *err)
 {
     const struct zl_schedule_options train = {.seed = o->seed,
-                                              .batch_tokens = larger(o->batch_tokens, micro),
+                                              .batch_tokens = larger(s->batch_tokens, micro),
                                               .micro_batch_tokens = micro,
                                               .steps = o->steps,
                                               .epochs = o->epochs,
@@ -176,7 +186,7 @@ static int choose_places(struct zl_setup *s, const struct zl_train_options *o, s
     const struct zl_pipeline_options kept = s->pipeline;
     s->pipeline.tokens = 1;
     s->pipeline.ring_depth = (uint32_t)o->ring_depth;
-    s->pipeline.micro_per_step = larger(1, o->batch_tokens / larger(1, o->micro_batch_tokens));
+    s->pipeline.micro_per_step = larger(1, s->batch_tokens / larger(1, o->micro_batch_tokens));
     int rc = place(s, o, ZL_PLACEMENT_STACKED, err);
     if (!rc)
         rc = zl_costs_speed(&costs, s, schedule, &stacked, err);
@@ -307,7 +317,7 @@ static bool choose_stages(const struct zl_train_options *o)
 static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
     const uint64_t exact = o->micro_batch_exact, wish = exact ? exact : o->micro_batch_tokens;
-    const uint64_t asked = wish < o->batch_tokens ? wish : o->batch_tokens;
+    const uint64_t asked = wish < s->batch_tokens ? wish : s->batch_tokens;
     malloc_trim(0); /* what reading left behind goes back to the system */
     zl_memory_pss(&s->private_before);
     s->pss_before = s->private_before + PROGRAM_BYTES; /* pages of the weights that were looked at are counted with the weights */
@@ -373,6 +383,8 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
     int rc = zl_setup_check_compute(o->compute, err);
     if (!rc)
         rc = read_corpus(s, o, err);
+    if (!rc)
+        choose_batch(s, o);
     if (!rc)
         rc = shape_adapter(s, o, err);
     if (!rc)
@@ -476,6 +488,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "targets", targets);
     json_object_set_new(r, "first_trained_layer", zl_json_count(s->lora.first));
     json_object_set_new(r, "steps", zl_json_count(s->order.n_steps));
+    json_object_set_new(r, "batch_tokens", zl_json_count(s->batch_tokens));
     json_object_set_new(r, "micro_batches", zl_json_count(s->order.n_micro));
     json_object_set_new(r, "examples", zl_json_count(s->corpus.train.n_examples));
     json_object_set_new(r, "held_out_examples", zl_json_count(s->corpus.held_out.n_examples));

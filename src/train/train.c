@@ -255,7 +255,8 @@ static void remark(const struct work *d)
     if (d->s->eval_order.n_micro && o->eval_every >= steps)
         zl_note("--eval-every %llu has no effect in a run of %llu steps", (unsigned long long)o->eval_every, steps);
     if (!o->steps && steps < FEW_STEPS)
-        zl_note("little data: only %llu step%s; more --epochs or smaller --batch-tokens make more", steps, steps == 1 ? "" : "s");
+        zl_note("little data: only %llu step%s; more --epochs%s make more", steps, steps == 1 ? "" : "s",
+                o->batch_tokens ? " or smaller --batch-tokens" : "");
 }
 
 static int describe(struct work *d)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What each way of training reaches at equal tokens: the share of backpropagation's gain in held-out loss that it closes, on answers
-# (gsm8k), labels (agnews, with accuracy) and running text (shakespeare), over several seeds; with layer passes a token and seconds.
+# (gsm8k), labels (agnews, with accuracy) and running text (shakespeare), over several seeds; with layer passes a token and CPU seconds.
 #
 #     tests/bench/quality.sh ZEROLOCK MODEL DATA-FOLDER OUT [METHOD...]     train what OUT/results.tsv lacks, then print the table
-#     SEEDS="0 1 2" TASKS="gsm8k agnews shakespeare"                        are the defaults
+#     SEEDS="0 1 2" TASKS="gsm8k agnews shakespeare" THREADS=1              are the defaults
 #
-# One line a run in OUT/results.tsv: task, method, seed, loss before, loss after, training tokens, seconds of training, layer passes a
+# One line a run in OUT/results.tsv: task, method, seed, loss before, loss after, training tokens, CPU seconds of the command, layer passes a
 # token (one layer's forward is one; the backward of a layer is one more), right answers, answers. Not part of make check.
 set -euo pipefail
 zerolock=$1 model=$2 data=$3 out=$4
@@ -36,7 +36,7 @@ prepare() {
     case $1 in
     gsm8k)
         head -n 400 "$data/gsm8k/train.jsonl" >"$out/gsm8k-train.jsonl"
-        head -n 60 "$data/gsm8k/test_0_699.jsonl" >"$out/gsm8k-held-out.jsonl"
+        head -n 40 "$data/gsm8k/test_0_699.jsonl" >"$out/gsm8k-held-out.jsonl"
         files="$out/gsm8k-train.jsonl $out/gsm8k-held-out.jsonl"
         options='--steps 20 --batch-tokens 512 --max-length 256'
         ;;
@@ -73,15 +73,21 @@ train() {
     prepare "$task"
     read -r train held <<<"$files"
     # shellcheck disable=SC2086
-    "$zerolock" train "$model" "$train" -o "$run" --force --quiet --seed "$seed" --eval-data "$held" --lr 0.003 $options "$@"
+    local TIMEFORMAT='%U %S' user system
+    { time "$zerolock" train "$model" "$train" -o "$run" --force --quiet --seed "$seed" --eval-data "$held" --lr 0.003 --threads "${THREADS:-1}" \
+        $options "$@" 2>"$out/said"; } 2>"$out/time" || {
+        cat "$out/said" >&2
+        return 1
+    }
+    read -r user system <"$out/time"
     local right=0 answers=0
     if [ "$task" = agnews ]; then
-        "$zerolock" eval "$model" --adapter "$run" "$held" --quiet --json --exact-match --max-new-tokens 4 --max-length 256 >"$out/eval.json"
+        "$zerolock" eval "$model" --adapter "$run" "$held" --quiet --json --exact-match --max-new-tokens 4 --max-length 256 >"$out/eval.json" || return
         right=$(jq .matched "$out/eval.json") answers=$(jq .compared "$out/eval.json")
     fi
-    jq -rs --arg head "$task	$method	$seed" --arg passes "$(passes "$run/run.json")" --arg tail "$right	$answers" '
+    jq -rs --arg head "$task	$method	$seed" --arg passes "$(passes "$run/run.json")" --arg tail "$right	$answers" --arg cpu "$(jq -n "$user + $system")" '
         [.[] | select(.eval_loss)] as $e | [.[] | select(.loss)] as $s
-        | [$head, ($e[0].eval_loss), ($e[-1].eval_loss), ($s[-1].tokens_total), ($s[-1].seconds), $passes, $tail] | map(tostring) | join("\t")' \
+        | [$head, ($e[0].eval_loss), ($e[-1].eval_loss), ($s[-1].tokens_total), $cpu, $passes, $tail] | map(tostring) | join("\t")' \
         "$run/metrics.jsonl" >>"$results"
 }
 
@@ -105,7 +111,7 @@ awk -F '\t' '
 { key = $1 FS $2; before[$1, $2, $3] = $4; after[$1, $2, $3] = $5; seeds[$3]; if (!(key in n)) order[++keys] = key; n[key]++
   tokens[key] = $6; time[key] += $7; passes[key] = $8; right[key] += $9; answers[key] += $10; loss[key] += $5 }
 END {
-    printf "%-12s %-12s %5s %8s %12s %8s %8s %8s %9s\n", "task", "method", "seeds", "loss", "gap closed", "passes", "tokens", "seconds", "accuracy"
+    printf "%-12s %-12s %5s %8s %12s %8s %8s %8s %9s\n", "task", "method", "seeds", "loss", "gap closed", "passes", "tokens", "CPU s", "accuracy"
     for (i = 1; i <= keys; i++) {
         split(order[i], part, FS); m = 0; sum = 0; squares = 0
         for (s in seeds)

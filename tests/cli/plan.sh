@@ -29,6 +29,14 @@ for part in 'weights of the largest stage with its look-ahead, of' 'buffers of t
     says out "$part"
 done
 
+# the help leaves out what a plan has no use for, and the options are taken all the same
+run 0 plan --help
+grep -q -- '^ .*--output' out && fail 'plan --help lists --output'
+says out 'Taken and of no effect here: --output, --force'
+says out '--look-ahead'
+run 0 plan model train.jsonl --steps 1 -l 256 -f -o never
+[ ! -e never ] || fail 'plan made a folder'
+
 # a limit that nothing fits into is refused before any work, and names what would fit
 run 1 train model train.jsonl -o small --steps 2 -l 256 --memory-limit 1M -q
 one_sentence

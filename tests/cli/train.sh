@@ -45,6 +45,23 @@ says err '1 step, '
 run 0 train model train.jsonl -o short --force -l 256 --steps 1
 grep -q 'little data' err && fail 'a run of --steps 1 is told that it is short'
 
+# little data is taken in small steps, much in large ones, and what was given is not touched
+says_batch() {
+    run 0 train model "$1" -o short --force -l 256 --steps 1 "${@:3}"
+    grep -q "\"batch_tokens\": $2," short/run.json || fail "not $2 tokens a step: $(grep batch_tokens short/run.json)"
+}
+says_batch train.jsonl 256
+says err 'steps of at most 256 tokens'
+for _ in $(seq 40); do cat train.jsonl; done >much.jsonl
+says_batch much.jsonl 2048
+grep -q 'steps of at most' err && fail 'much data is called little'
+says_batch much.jsonl 512 --batch-tokens 512
+says_batch train.jsonl 320 --micro-batch-tokens 320
+
+# a look-ahead beyond the model is cut short, and said to be
+run 0 train model train.jsonl -o short --force -l 256 --steps 1 --look-ahead 40 --stages 3
+says err '--look-ahead 40 ends with the model'
+
 # nothing to train on is an error that counts, and leaves nothing
 printf '{"prompt": "a", "completion": ""}\n{"prompt": "b", "completion": ""}\n' >hollow.jsonl
 run 1 train model hollow.jsonl -o hollow -l 256

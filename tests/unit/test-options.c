@@ -90,7 +90,7 @@ static void defaults_are_those_of_the_design(void **state)
     assert_int_equal(o->targets.n, 0);
     assert_int_equal(o->freeze.n, 0);
     assert_int_equal(o->bounds.n, 0);
-    assert_int_equal(o->batch_tokens, 2048);
+    assert_int_equal(o->batch_tokens, 0);
     assert_int_equal(o->micro_batch_tokens, 256);
     assert_int_equal(o->max_length, 1024);
     assert_int_equal(o->seed, 0);
@@ -187,7 +187,7 @@ static void contradictions_are_refused(void **state)
     refused(TRAIN("--bounds", "0,10,10"), "--bounds goes from 10 to 10, but each stage begins after the one before");
     refused(TRAIN("--freeze", "2"), "--freeze names stage 2, but there are 2 stages, counted from 0");
     refused(TRAIN("--freeze", "0,1"), "--freeze names every stage, so nothing would train");
-    refused(TRAIN("--micro-batch-tokens", "4096"), "--micro-batch-tokens 4096 is more than the 2048 of --batch-tokens");
+    refused(TRAIN("--micro-batch-tokens", "4096", "--batch-tokens", "2048"), "--micro-batch-tokens 4096 is more than the 2048 of --batch-tokens");
 }
 
 static void a_default_gives_way_to_a_given_size(void **state)
