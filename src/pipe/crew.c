@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -36,15 +37,17 @@
 /* A helper's looks before a sleep: they bridge what lies between a token's loops, some tens of microseconds. */
 #define HELPER_SPINS 3000
 
+/* The owner looks for as long as its own parts took, and so much longer: then some helper has lost its core in the midst of a part, and
+ * sleeping may give it the owner's. */
+#define PATIENCE_NS 20000u
+
 /*
- * The owner looks for as long as its own parts took, and a little longer: then some helper has lost its core in the midst of a part.
- * Sleeping may give it the owner's, but the scheduler's slices are a hundred times as long as a loop. Where the owner has slept for more
- * than half of the time that was shared since its last sleep, helpers cost more than they give: it goes on alone for a while, for
- * twice as long when that comes again.
+ * Where other programs want the cores, each such loss lasts a slice of the scheduler's, a hundred times as long as a loop, and helpers may
+ * cost more than they give. So the owner compares: loops are counted in windows, the first of which it does alone; once a window
+ * with helpers has taken longer than the last one without, the next are done alone, twice as many after each further such loss. What a
+ * window takes alone is measured anew now and then, since the machine's other work changes.
  */
-#define PATIENCE_NS    20000u
-#define ALONE_LEAST_NS 2000000u
-#define ALONE_MOST_NS  200000000u
+enum { WINDOW = 512 /* loops: two or three tokens */, ALONE_MOST = 64, HELPED_MOST = 64 /* windows in a row */ };
 
 enum { LEAVE, FIRST }; /* numbers that are no loop's */
 
@@ -57,8 +60,9 @@ struct zl_crew {
     alignas(LINE) _Atomic uint32_t number; /* of the last loop: what idle helpers look at */
     _Atomic uint32_t sleeping;           /* helpers */
     alignas(LINE) int n;                 /* helpers */
-    uint64_t alone_until_ns, alone_ns;   /* the owner's: until then alone; the last time's length */
-    uint64_t shared_ns;                  /* in loops since its last sleep */
+    uint32_t loops, helped;              /* the owner's: of this window; windows with helpers in a row */
+    uint32_t alone, penalty;             /* windows to do alone; after the next loss */
+    uint64_t window_ns, alone_ns;        /* this window so far; the last one alone */
     pthread_t helper[];
 };
 
@@ -113,60 +117,68 @@ static void call(struct zl_crew *c, uint32_t number)
         zl_futex_wake(&c->number, c->n);
 }
 
-/* Gives the time that it slept. started_ns: when the owner's own parts began. */
-static uint64_t wait_for_all(struct zl_crew *c, uint32_t parts, uint64_t started_ns, uint64_t now_ns)
+/* started_ns: when the owner's own parts began. */
+static void wait_for_all(struct zl_crew *c, uint32_t parts, uint64_t started_ns)
 {
-    const uint64_t until_ns = now_ns + (now_ns - started_ns) + PATIENCE_NS;
+    if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
+        return;
+    const uint64_t now_ns = zl_clock_ns(), until_ns = now_ns + (now_ns - started_ns) + PATIENCE_NS;
     do
         for (int i = 0; i < 50; i++) {
             if (atomic_load_explicit(&c->done, memory_order_acquire) == parts)
-                return 0;
+                return;
             zl_relax();
         }
-    while ((now_ns = zl_clock_ns()) < until_ns);
+    while (zl_clock_ns() < until_ns);
     atomic_store(&c->owner_sleeps, 1);
     for (uint32_t now; (now = atomic_load(&c->done)) != parts;)
         zl_futex_wait(&c->done, now, -1);
     atomic_store_explicit(&c->owner_sleeps, 0, memory_order_relaxed); /* a stale 1 costs a system call */
-    return zl_clock_ns() - now_ns;
 }
 
-/* Decide whether helpers pay, see above. */
-static void learn(struct zl_crew *c, uint64_t loop_ns, uint64_t slept_ns)
+/* Book a loop, and decide how the next ones are done: see WINDOW. */
+static void book(struct zl_crew *c, uint64_t ns)
 {
-    c->shared_ns += loop_ns;
-    if (slept_ns == 0)
+    c->window_ns += ns;
+    if (!c->alone && c->window_ns > c->alone_ns) {
+        c->penalty = c->penalty ? c->penalty : 1;
+        c->alone = c->penalty;
+        c->helped = 0;
+        c->penalty = 2 * c->penalty < ALONE_MOST ? 2 * c->penalty : ALONE_MOST;
+    } else if (++c->loops < WINDOW) {
         return;
-    if (slept_ns > c->shared_ns / 2) {
-        const uint64_t twice = 2 * c->alone_ns;
-        c->alone_ns = twice < ALONE_LEAST_NS ? ALONE_LEAST_NS : twice < ALONE_MOST_NS ? twice : ALONE_MOST_NS;
-        c->alone_until_ns = zl_clock_ns() + c->alone_ns;
+    } else if (c->alone) {
+        c->alone_ns = c->window_ns;
+        c->alone--;
     } else {
-        c->alone_ns = 0;
+        c->penalty = 0;
+        c->alone = ++c->helped % HELPED_MOST == 0;
     }
-    c->shared_ns = 0;
+    c->window_ns = c->loops = 0;
 }
 
 void zl_crew_share(struct zl_crew *c, int64_t parts, zl_part_fn *fn, void *arg)
 {
     assert(parts >= 0 && parts <= PARTS_MOST);
-    uint64_t started_ns = 0;
-    if (c->n == 0 || parts <= 1 || (started_ns = zl_clock_ns()) < c->alone_until_ns) {
+    const bool helped = c->n > 0 && parts > 1;
+    const uint64_t started_ns = helped ? zl_clock_ns() : 0;
+    if (!helped || c->alone) {
         for (int64_t i = 0; i < parts; i++)
             fn(arg, i);
-        return;
+    } else {
+        uint32_t number = atomic_load_explicit(&c->number, memory_order_relaxed) + 1;
+        if (number == LEAVE)
+            number++;
+        c->fn = fn;
+        c->arg = arg;
+        atomic_store_explicit(&c->done, 0, memory_order_relaxed);
+        atomic_store_explicit(&c->ticket, (uint64_t)number << 32 | (uint64_t)parts << 16, memory_order_release);
+        call(c, number);
+        work(c);
+        wait_for_all(c, (uint32_t)parts, started_ns);
     }
-    c->fn = fn;
-    c->arg = arg;
-    atomic_store_explicit(&c->done, 0, memory_order_relaxed);
-    uint32_t number = atomic_load_explicit(&c->number, memory_order_relaxed) + 1;
-    if (number == LEAVE)
-        number++;
-    atomic_store_explicit(&c->ticket, (uint64_t)number << 32 | (uint64_t)parts << 16, memory_order_release);
-    call(c, number);
-    work(c);
-    const uint64_t now_ns = zl_clock_ns();
-    learn(c, now_ns - started_ns, wait_for_all(c, (uint32_t)parts, started_ns, now_ns));
+    if (helped)
+        book(c, zl_clock_ns() - started_ns);
 }
 
 static void share(void *crew, int64_t parts, zl_part_fn *fn, void *arg)
@@ -186,7 +198,7 @@ int zl_crew_open(struct zl_crew **out, int threads, struct zl_error *err)
     struct zl_crew *c = *out = aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
     if (!c)
         return zl_fail(err, ZL_EMEMORY, "no memory for a crew of %d threads", threads);
-    *c = (struct zl_crew){.number = FIRST};
+    *c = (struct zl_crew){.number = FIRST, .alone = 1};
     for (; c->n < threads - 1; c->n++) {
         int rc = pthread_create(&c->helper[c->n], NULL, help, c);
         if (rc) {

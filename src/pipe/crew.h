@@ -1,7 +1,8 @@
 /*
  * A crew: threads that help their owner with loops of microseconds, as generating a token has hundreds of. The owner does any part that no
- * helper has begun; so a helper that the system has put aside costs nothing, where a barrier would wait for it; and where one is put
- * aside in the midst of a part time and again, the owner goes on alone for a while. Not for the long loops of training, which are OpenMP's.
+ * helper has begun; so a helper that the system has put aside costs nothing, where a barrier would wait for it; and where helpers
+ * that are put aside in the midst of a part make loops slower, the owner does them alone for a while. Not for the long loops of training,
+ * which are OpenMP's.
  */
 #ifndef ZL_PIPE_CREW_H
 #define ZL_PIPE_CREW_H

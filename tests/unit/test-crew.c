@@ -57,19 +57,19 @@ static void every_part_is_done_once_before_share_returns(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 4; threads++)
-        check_loops(threads, 2000, 0, 0);
+        check_loops(threads, 3000, 0, 0);
 }
 
 static void helpers_that_sleep_are_woken(void **state)
 {
     (void)state;
-    check_loops(3, 40, 0, 2000000);
+    check_loops(3, 600, 0, 200000);
 }
 
 static void an_owner_that_sleeps_is_woken(void **state)
 {
     (void)state;
-    check_loops(3, 30, 1000000, 0);
+    check_loops(3, 560, 300000, 0);
 }
 
 static void a_crew_without_work_opens_and_closes(void **state)
