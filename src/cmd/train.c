@@ -24,16 +24,36 @@ static void obey(struct zl_train_options *o, const struct zl_supervised *by, str
     }
 }
 
+/* As a path that means the same from any folder, or as it is. */
+static const char *from_anywhere(const char *path, struct zl_memory *m)
+{
+    char *whole = path ? realpath(path, NULL) : NULL;
+    return whole && zl_memory_keep(m, whole) ? whole : path;
+}
+
+/* The configuration that is kept gives the same run from any folder. */
+static int keep_configuration(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
+{
+    struct zl_train_options kept = *o;
+    kept.data.v = zl_memory_keep(m, calloc(o->data.n + 1, sizeof *kept.data.v));
+    for (size_t i = 0; kept.data.v && i < o->data.n; i++)
+        kept.data.v[i] = from_anywhere(o->data.v[i], m);
+    kept.model = from_anywhere(o->model, m);
+    kept.eval_data = from_anywhere(o->eval_data, m);
+    kept.init_adapter = from_anywhere(o->init_adapter, m);
+    kept.spill_dir = from_anywhere(o->spill_dir, m);
+    o->configuration = kept.data.v ? zl_memory_keep(m, zl_options_text(&zl_train_command, &kept)) : NULL;
+    return o->configuration ? 0 : zl_fail(err, ZL_EMEMORY, "no memory for the options");
+}
+
 static int run(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
 {
     o->hooks = zl_process_prepare(o->quiet);
     int rc = zl_train_options_settle(o, m, err);
     if (rc)
         return rc;
-    o->configuration = zl_memory_keep(m, zl_options_text(&zl_train_command, o));
-    if (!o->configuration)
-        return zl_fail(err, ZL_EMEMORY, "no memory for the options");
-    return zl_train_run(o, err);
+    rc = keep_configuration(o, m, err);
+    return rc ? rc : zl_train_run(o, err);
 }
 
 /* `zerolock train --resume RUN`: the run's own configuration says the rest. What else stands there counts beside it. */

@@ -10,6 +10,8 @@ static const struct {
 } foreign[] = {
     {"quiet", "the library prints nothing"},
     {"json", "the library prints nothing"},
+    {"supervise", "the library starts no processes"},
+    {"hang-seconds", "the library starts no processes"},
     {"adapter", "a model's adapter is given to zerolock_open()"},
 };
 

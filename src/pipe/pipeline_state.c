@@ -61,6 +61,20 @@ static void follow(struct zl_pipeline *l, const struct zl_packet *p)
         l->sent = p->sequence + 1;
 }
 
+/* A packet's sizes, by which its stage reads and writes, are what the plan has room for. */
+static bool is_packet(const struct zl_stage *s, const struct zl_packet *p)
+{
+    const uint64_t seqs = (s->in_layout.bytes - s->in_layout.seqs) / sizeof(struct zl_attn_seq);
+    bool sound = p->kind <= ZL_NORM && p->n_tokens <= (uint64_t)s->block.spec.tokens && p->n_seqs <= seqs;
+    for (uint32_t i = 0; sound && i < p->n_seqs; i++) {
+        struct zl_attn_seq q;
+        memcpy(&q, (const unsigned char *)p + s->in_layout.seqs + i * sizeof q, sizeof q);
+        sound = q.q_begin >= 0 && q.q_len >= 0 && q.q_len <= (int64_t)p->n_tokens - q.q_begin && q.kv_begin >= 0 && q.kv_len >= 0 &&
+                q.kv_len <= (int64_t)p->n_tokens - q.kv_begin;
+    }
+    return sound;
+}
+
 static int fill_ring(struct zl_pipeline *l, uint32_t k, const struct content *c, const struct zl_pipeline_source *from, struct zl_error *err)
 {
     const uint64_t bytes = from->bytes(from->context, k, c->section);
@@ -78,6 +92,10 @@ static int fill_ring(struct zl_pipeline *l, uint32_t k, const struct content *c,
             break;
         }
         memcpy(slot, all + at, (size_t)c->slot_bytes);
+        if (c->section == ZL_SECTION_PACKETS && !is_packet(&l->stage[k], slot)) {
+            rc = zl_fail(err, ZL_EINPUT, "stage %u: a packet on its way to it cannot be", k);
+            break;
+        }
         if (c->section == ZL_SECTION_PACKETS)
             follow(l, slot);
         zl_ring_publish(c->ring);
@@ -109,8 +127,12 @@ static int restore_stage(struct zl_pipeline *l, uint32_t k, const struct zl_pipe
         rc = fill_ring(l, k, &ring[i], from, err);
     if (!rc && s->state.n && !s->stash && !zl_ring_unread(s->in))
         rc = zl_fail(err, ZL_EINPUT, "stage %u waits for a backward whose packet is missing", k);
-    for (uint32_t i = 0; i < s->state.n && s->stash && !rc; i++)
-        follow(l, (struct zl_packet *)(void *)(s->stash + (s->state.first + i) % s->in_flight * s->stash_bytes));
+    for (uint32_t i = 0; i < s->state.n && s->stash && !rc; i++) {
+        const struct zl_packet *p = (const void *)(s->stash + (s->state.first + i) % s->in_flight * s->stash_bytes);
+        follow(l, p);
+        if (!is_packet(s, p))
+            rc = zl_fail(err, ZL_EINPUT, "stage %u: a packet that waits there cannot be", k);
+    }
     return rc;
 }
 
