@@ -339,13 +339,14 @@ static void walk(struct job j)
                 room -= next.words;
                 next = zl_cut_next(g, j.f.pairs != NULL, &at);
             }
-            if (by_rows(&j))
-                group_by_rows(&j);
-            else
+            if (!by_rows(&j)) {
                 group(&j);
-        }
-        if (j.m0 + mc < g->m && by_rows(&j)) { /* the next rows take the buffer of these, and may be others' */
+                continue;
+            }
+            group_by_rows(&j);
+            if (next.words > 0 || j.m0 + mc < g->m) { /* what comes next lies elsewhere in the buffer: over what others still read */
 #pragma omp barrier
+            }
         }
     }
 }

@@ -181,6 +181,25 @@ static void large_k_is_grouped(void **state)
     compare(4, 33, 1, &s, true, false);
 }
 
+/* Activations that do not fit the shared buffer at once follow each other in it, at other places: no thread may run ahead. */
+static void threads_do_not_overtake_each_other(void **state)
+{
+    (void)state;
+    enum { M = 500, N = 24, K = 2600, TIMES = 30 };
+    const size_t bytes = M * N * sizeof(float);
+    float *a = matrix(M, K), *b = matrix(N, K), *one = take(bytes), *more = take(bytes);
+    struct zl_gemm g = {.m = M, .n = N, .n_terms = 1, .c = one, .ldc = N};
+    g.term[0] = (struct zl_gemm_term){.a = a, .lda = K, .b = b, .b_type = ZL_F32, .ldb = K, .k = K, .alpha = 1};
+    struct zl_team alone = team_of(1), team = team_of(3);
+    zl_gemm(&alone, &g);
+    g.c = more;
+    for (int i = 0; i < TIMES; i++) {
+        zl_gemm(&team, &g);
+        assert_memory_equal(one, more, bytes);
+    }
+    free(alone.scratch), free(team.scratch), free(a), free(b), free(one), free(more);
+}
+
 static void few_rows_of_every_type_agree(void **state)
 {
     (void)state;
@@ -239,6 +258,7 @@ int main(void)
         cmocka_unit_test(weights_may_be_misaligned),
         cmocka_unit_test(k_of_nothing_gives_bias_or_zero),
         cmocka_unit_test(large_k_is_grouped),
+        cmocka_unit_test(threads_do_not_overtake_each_other),
         cmocka_unit_test(few_rows_of_every_type_agree),
         cmocka_unit_test(rows_do_not_depend_on_how_many_there_are),
     };
