@@ -11,6 +11,7 @@
 static const char *const lr_schedules[] = {
     [ZL_LR_LINEAR] = "linear", [ZL_LR_COSINE] = "cosine", [ZL_LR_CONSTANT] = "constant", NULL};
 static const char *const vocabularies[] = {[ZL_LOCAL_VOCABULARY_DATA] = "data", [ZL_LOCAL_VOCABULARY_FULL] = "full", NULL};
+static const char *const switches[] = {[ZL_OFF] = "off", [ZL_ON] = "on", NULL};
 static const char *const presets[] = {[ZL_PRESET_NONE] = "none", [ZL_PRESET_PAPER] = "paper", NULL};
 
 static const struct zl_operand operands[] = {
@@ -243,6 +244,13 @@ static const struct zl_option options[] = {
      .choices = vocabularies,
      .fallback = "data",
      .help = "Tokens over which a local loss is computed: those that occur in the training data, or all of the model's."},
+    {.name = "anchor",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(anchor),
+     .choices = switches,
+     .fallback = "off",
+     .help = "on: a readout that leaves out a part of the model starts as the base model's own prediction of each token, from one pass of it "
+             "over the data that is kept on the disk. Helps ridge and lens; costs that pass."},
     {.name = "belief-weight",
      .arg = "ALPHA",
      .kind = ZL_OPTION_DOUBLE,

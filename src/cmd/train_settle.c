@@ -83,13 +83,17 @@ static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
 }
 
 /* A stage finds its own input, and what a map makes of it, but not what the one before sees through its look-ahead. */
-static int check_belief(const struct zl_train_options *o, struct zl_error *err)
+static int check_readout(const struct zl_train_options *o, struct zl_error *err)
 {
     if (o->belief_weight < 1 && o->readout == ZL_READOUT_SHADOW)
         return zl_fail(err, ZL_EUSAGE, "--belief-weight needs --readout lens or ridge: with shadow a stage has handed its output on before its own "
                                        "look-ahead tells what it predicts");
     if (o->belief_weight < 1 && o->readout == ZL_READOUT_RIDGE && o->schedule == ZL_SCHEDULE_SWEEP)
         return zl_fail(err, ZL_EUSAGE, "--belief-weight with --schedule sweep needs --readout lens: one map is in memory at a time");
+    if (o->belief_weight < 1 && o->anchor)
+        return zl_fail(err, ZL_EUSAGE, "--belief-weight and --anchor on exclude each other: a stage does not know what the one before is anchored to");
+    if (o->anchor && o->schedule == ZL_SCHEDULE_SWEEP)
+        return zl_fail(err, ZL_EUSAGE, "--anchor on needs a pass of the whole model, which --schedule sweep does not hold in memory");
     return 0;
 }
 
@@ -161,20 +165,20 @@ enum {
 
 static const struct {
     const char *because;
-    const char *names[10];
+    const char *names[11];
 } without_effect[CASES] = {
     [WITH_BP] = {"with --schedule bp",
-                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "belief-weight", "ring-depth", "placement"}},
+                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight", "ring-depth", "placement"}},
     [WITH_SWEEP] = {"with --schedule sweep", {"ring-depth", "placement"}},
     [WITHOUT_SWEEP] = {"without --schedule sweep", {"window"}},
-    [WITHOUT_SPILL] = {"without --schedule sweep or --cache-frozen", {"spill-dir", "spill-limit", "spill-type"}},
+    [WITHOUT_SPILL] = {"without --schedule sweep, --cache-frozen or --anchor on", {"spill-dir", "spill-limit", "spill-type"}},
     [WITHOUT_FROZEN] = {"where stage 0 is not frozen", {"cache-frozen"}},
     [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock",
-                              {"freeze", "readout", "look-ahead", "local-vocabulary", "belief-weight"}},
+                              {"freeze", "readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
-    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "belief-weight", "ring-depth"}},
-    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "belief-weight"}},
+    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight", "ring-depth"}},
+    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
     [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
@@ -188,16 +192,22 @@ static bool first_frozen(const struct zl_train_options *o)
     return false;
 }
 
+/* With fewer than the model has, as far as is known here. */
+static bool exact_layers(const struct zl_train_options *o)
+{
+    return o->train_layers && !o->bounds.n && o->preset != ZL_PRESET_PAPER;
+}
+
 static void note_without_effect(const struct zl_train_options *o)
 {
     const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     bool bp = schedule->single, one = !bp && o->stages == 1;
-    const bool exact = o->train_layers && !o->bounds.n && o->preset != ZL_PRESET_PAPER; /* and fewer than the model has, as far as is known here */
+    const bool exact = exact_layers(o);
     const bool holds[CASES] = {
         [WITH_BP] = bp,
         [WITH_SWEEP] = o->schedule == ZL_SCHEDULE_SWEEP,
         [WITHOUT_SWEEP] = o->schedule != ZL_SCHEDULE_SWEEP,
-        [WITHOUT_SPILL] = o->schedule != ZL_SCHEDULE_SWEEP && !o->cache_frozen,
+        [WITHOUT_SPILL] = o->schedule != ZL_SCHEDULE_SWEEP && !o->cache_frozen && !o->anchor,
         [WITHOUT_FROZEN] = !first_frozen(o) && !(o->train_layers && !bp),
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
@@ -236,6 +246,8 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
     o->vertical_sync = o->vertical_sync && o->schedule == ZL_SCHEDULE_PIPEDREAM;
     if (!schedule->local)
         o->freeze = (struct zl_numbers){0};
+    if (!schedule->local || o->stages == 1 || exact_layers(o))
+        o->anchor = ZL_OFF;
     if (schedule->single) {
         o->stages = 1;
         o->bounds = (struct zl_numbers){0};
@@ -245,6 +257,6 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
     if (rc == 0 && schedule->local)
         rc = check_freeze(o, err);
     if (rc == 0 && schedule->local && o->stages > 1)
-        rc = check_belief(o, err);
+        rc = check_readout(o, err);
     return rc;
 }

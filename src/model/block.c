@@ -110,6 +110,8 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
         z = b->rows[1];
         map_rows(b, n, b->rows[0], z, false);
     }
+    for (int64_t i = 0; b->anchor && backward && i < n * d; i++)
+        z[i] += b->anchor[i];
     zl_rmsnorm(&b->team, n, d, z, m->norm, (float)m->config.norm_eps, zn, b->rstd);
     struct zl_head head = {.type = m->head.type, .weight = m->head.data, .vocab = m->config.vocab, .d = d,
                            .subset = b->spec.subset, .n_subset = b->spec.n_subset};

@@ -69,6 +69,7 @@ struct zl_block {
     float *believed[2]; /* likewise, of the readout of the block before; NULL without belief */
     float *rstd, *loss; /* [tokens] */
     int32_t *row_at, *target, *argmax; /* [tokens] */
+    const float *anchor; /* [labelled positions][d] to be added to the readout's rows z before a loss that trains; the owner sets it. NULL: none */
     float *dx;          /* [tokens][d] of the selected slot */
     float *gradient;    /* dx where activations are kept as bfloat16 */
     struct zl_arena state, activations;

@@ -2,6 +2,7 @@ noinst_LTLIBRARIES += libzl_model.la
 libzl_model_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 libzl_model_la_SOURCES = \
 	src/model/arch.c src/model/arch.h \
+	src/model/base_pass.c src/model/base_pass.h \
 	src/model/belief.c \
 	src/model/block.c src/model/block.h \
 	src/model/block_memory.c src/model/block_impl.h \

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "format/grow.h"
-#include "kernel/dequant.h"
 #include "kernel/gemm.h"
-#include "model/block.h"
+#include "model/base_pass.h"
 #include "model/spd.h"
 
 struct zl_map_sums {
@@ -24,17 +23,6 @@ struct zl_map_work {
     int64_t d;
     float *wx, *xs, *rs; /* [tokens][d] weighted shifted x; shifted x and r of the kept rows */
     double *weight;      /* [tokens] */
-};
-
-struct fit {
-    const struct zl_model *m;
-    struct zl_block block; /* forward only, all layers, no adapters */
-    struct zl_map *maps;
-    struct zl_map_sums **sums; /* [n] */
-    struct zl_map_work *work;
-    uint32_t n;
-    float *x;      /* [tokens][d] embedding */
-    float **saved; /* [n] [tokens][d] hidden at the landing layer of the running sample */
 };
 
 static int no_memory(struct zl_error *err)
@@ -160,26 +148,6 @@ void zl_map_sums_add(struct zl_map_sums *s, struct zl_map_work *w, const struct 
     accumulate(s, w, tok, x, y);
 }
 
-static void run_sample(struct fit *f, const struct zl_sample *sample)
-{
-    const struct zl_model *m = f->m;
-    const int64_t d = m->config.d;
-    const struct zl_tokens *tok = &sample->tok;
-    zl_dequant_rows(m->embed.type, m->embed.data, d, sample->ids, tok->t, f->x);
-    const float *h = f->x;
-    struct zl_block *b = &f->block;
-    for (uint32_t i = 0; i < m->config.layers; i++) {
-        b->acts[i].x = h;
-        zl_layer_forward(&b->team, m, i, &b->own.layer[i], b->w, tok, &b->acts[i], &b->work, NULL);
-        h = b->acts[i].y;
-        for (uint32_t k = 0; k < f->n; k++)
-            if (f->maps[k].landing == i + 1)
-                memcpy(f->saved[k], h, (size_t)(tok->t * d) * sizeof(float));
-    }
-    for (uint32_t k = 0; k < f->n; k++)
-        zl_map_sums_add(f->sums[k], f->work, tok, f->saved[k], h);
-}
-
 /* Covariance of x_i with r_j. */
 static double with_rest(const struct zl_map_sums *s, int64_t d, int64_t i, int64_t j)
 {
@@ -235,35 +203,32 @@ int zl_readout_fit(const struct zl_model *m, int threads, const struct zl_sample
                    int64_t longest, struct zl_map *maps, uint32_t n, struct zl_error *err)
 {
     const int64_t d = m->config.d;
-    const size_t rows = (size_t)(tokens * d);
-    struct fit f = {.m = m, .maps = maps, .n = n};
-    const struct zl_block_spec spec = {.first = 0, .n_own = m->config.layers, .tokens = tokens, .longest = longest};
-    f.sums = calloc(n, sizeof *f.sums);
-    f.saved = calloc(n, sizeof *f.saved);
-    f.x = calloc(rows, sizeof(float));
-    int rc = f.sums && f.saved && f.x ? 0 : no_memory(err);
-    if (!rc)
-        rc = zl_block_open(&f.block, m, &spec, threads, err);
-    if (!rc)
-        rc = zl_map_work_open(&f.work, &f.block.team, d, tokens, err);
+    struct zl_base_pass pass = {0};
+    struct zl_map_work *work = NULL;
+    struct zl_map_sums **sums = calloc(n + 1, sizeof *sums);
+    uint32_t *landing = calloc(n + 1, sizeof *landing);
+    int rc = sums && landing ? 0 : no_memory(err);
     for (uint32_t k = 0; !rc && k < n; k++) {
-        rc = zl_map_sums_open(&f.sums[k], d, err);
-        if (!rc && !(f.saved[k] = calloc(rows, sizeof(float))))
-            rc = no_memory(err);
+        landing[k] = maps[k].landing;
+        rc = zl_map_sums_open(&sums[k], d, err);
     }
-    for (size_t i = 0; !rc && i < n_samples; i++)
-        run_sample(&f, &samples[i]);
+    if (!rc)
+        rc = zl_base_pass_open(&pass, m, threads, ZL_COMPUTE_F32, tokens, longest, landing, n, err);
+    if (!rc)
+        rc = zl_map_work_open(&work, &pass.block.team, d, tokens, err);
+    for (size_t i = 0; !rc && i < n_samples; i++) {
+        const float *y = zl_base_pass_run(&pass, samples[i].ids, &samples[i].tok);
+        for (uint32_t k = 0; k < n; k++)
+            zl_map_sums_add(sums[k], work, &samples[i].tok, pass.saved[k], y);
+    }
     for (uint32_t k = 0; !rc && k < n; k++)
-        rc = zl_map_sums_solve(f.sums[k], d, &maps[k], err);
-    zl_block_close(&f.block);
-    zl_map_work_close(f.work);
-    for (uint32_t k = 0; k < n; k++) {
-        zl_map_sums_close(f.sums ? f.sums[k] : NULL);
-        free(f.saved ? f.saved[k] : NULL);
-    }
-    free(f.sums);
-    free(f.saved);
-    free(f.x);
+        rc = zl_map_sums_solve(sums[k], d, &maps[k], err);
+    zl_base_pass_close(&pass);
+    zl_map_work_close(work);
+    for (uint32_t k = 0; sums && k < n; k++)
+        zl_map_sums_close(sums[k]);
+    free(sums);
+    free(landing);
     return rc;
 }
 

@@ -48,6 +48,8 @@ struct zl_packet_layout {
     uint64_t ids, labels, positions; /* int32 [tokens]; labels: the next token's id where it is trained, else -1 */
     uint64_t seqs;                   /* struct zl_attn_seq [seqs] */
     uint64_t hidden;                 /* float [tokens][d]; absent (0) in front of the first stage */
+    uint64_t anchors, anchor_bytes;  /* float [labelled tokens][d] for each of the n_anchors stages from here on that are anchored */
+    uint32_t n_anchors;
     uint64_t bytes;                  /* UINT64_MAX, which no ring takes, when the sizes are beyond 64 bits */
 };
 
@@ -66,6 +68,21 @@ static inline struct zl_packet_layout zl_packet_layout(uint64_t tokens, uint64_t
     l.hidden = d ? at : 0;
     if (__builtin_add_overflow(at, hidden, &l.bytes))
         l.bytes = UINT64_MAX;
+    return l;
+}
+
+/* The same packet with anchors. */
+static inline struct zl_packet_layout zl_packet_anchored(struct zl_packet_layout l, uint64_t tokens, uint64_t d, uint32_t n)
+{
+    uint64_t each, all;
+    if (n == 0 || l.bytes == UINT64_MAX)
+        return l;
+    l.anchors = (l.bytes + 63) / 64 * 64;
+    l.n_anchors = n;
+    if (__builtin_mul_overflow(tokens * sizeof(float), d, &each) || __builtin_mul_overflow(each, (uint64_t)n, &all) ||
+        __builtin_add_overflow(l.anchors, all, &l.bytes))
+        l.bytes = UINT64_MAX;
+    l.anchor_bytes = each;
     return l;
 }
 

@@ -52,9 +52,19 @@ struct zl_block_spec zl_pipeline_block(const struct zl_partition *p, uint32_t k,
     };
 }
 
-static struct zl_packet_layout layout_of(const struct zl_model *m, const struct zl_pipeline_options *o, uint32_t k)
+bool zl_pipeline_anchored(const struct zl_partition *p, uint32_t k, const struct zl_schedule *schedule)
 {
-    return zl_packet_layout((uint64_t)o->tokens, (uint64_t)o->seqs, k || o->n_passing ? m->config.d : 0);
+    const struct zl_cut *c = &p->cut[k];
+    return schedule->local && !c->frozen && c->first + c->n_own + c->n_shadow < p->layers;
+}
+
+static struct zl_packet_layout layout_of(const struct zl_model *m, const struct zl_partition *p, const struct zl_pipeline_options *o, uint32_t k)
+{
+    const uint64_t tokens = (uint64_t)o->tokens, d = m->config.d;
+    uint32_t anchors = 0;
+    for (uint32_t i = k; o->anchor && i < p->n; i++)
+        anchors += zl_pipeline_anchored(p, i, o->schedule);
+    return zl_packet_anchored(zl_packet_layout(tokens, (uint64_t)o->seqs, k || o->n_passing ? d : 0), tokens, d, anchors);
 }
 
 static uint64_t padded(uint64_t bytes)
@@ -87,7 +97,7 @@ static uint64_t ring_bytes(const struct zl_model *m, const struct zl_partition *
 {
     uint64_t sum = 65536; /* the segment's own header */
     for (uint32_t k = 0; k < p->n; k++) {
-        const uint64_t ring = zl_ring_bytes(o->ring_depth, layout_of(m, o, k).bytes);
+        const uint64_t ring = zl_ring_bytes(o->ring_depth, layout_of(m, p, o, k).bytes);
         if (!ring)
             return UINT64_MAX;
         sum = plus(sum, padded(ring) + padded(zl_ring_bytes(REPORTS, sizeof(struct zl_report))));
@@ -112,8 +122,9 @@ static void describe(struct zl_stage *s, const struct zl_model *m, const struct 
                            .worker = o->worker_of[k],
                            .optimizer = o->optimizer,
                            .sink = o->sink,
-                           .in_layout = layout_of(m, o, k),
-                           .out_layout = layout_of(m, o, k + 1),
+                           .anchored = o->anchor && zl_pipeline_anchored(p, k, o->schedule),
+                           .in_layout = layout_of(m, p, o, k),
+                           .out_layout = layout_of(m, p, o, k + 1),
                            .ahead = p->cut[k].frozen ? 0 : o->schedule->ahead(k, p->n),
                            .in_flight = in_flight(p, o, k)};
     s->block.model = m;

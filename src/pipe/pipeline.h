@@ -17,6 +17,7 @@ struct zl_pipeline_options {
     bool halves;                       /* activations kept as bfloat16 */
     enum zl_compute compute;
     const float *const *map_a, *const *map_b; /* [stages]; entries NULL where the cut has no map */
+    bool anchor;                       /* with local losses: packets bring what the readouts of zl_pipeline_anchored stages miss of the base model */
     float belief;                      /* with local losses: share of a stage's loss that follows the readout of the stage before, if that trains */
     const int32_t *subset, *subset_index; /* of the local heads; NULL: the whole vocabulary. The last stage's is always whole. */
     int64_t n_subset;
@@ -37,6 +38,9 @@ struct zl_pipeline_options {
     void (*before)(void *context, uint32_t stage); /* see struct zl_worker */
     void *before_context;
 };
+
+/* Whether stage k reads out through less than the rest of the model, which an anchor makes up for. */
+bool zl_pipeline_anchored(const struct zl_partition *p, uint32_t k, const struct zl_schedule *schedule);
 
 struct zl_pipeline {
     const struct zl_model *model;

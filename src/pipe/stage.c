@@ -53,6 +53,20 @@ static const float *forward_of(struct zl_stage *s, uint32_t slot, const struct z
     return s->passing ? x : zl_block_forward(&s->block, slot, tok, x);
 }
 
+/* What the stages behind are anchored to; this one's own comes first and stays. */
+static void copy_anchors(const struct zl_stage *s, struct zl_packet *from, struct zl_packet *to, const struct zl_packet_layout *layout)
+{
+    const struct zl_packet_layout *in = &s->in_layout;
+    const int32_t *labels = zl_packet_at(from, in->labels);
+    const uint32_t skipped = in->n_anchors - layout->n_anchors;
+    size_t labelled = 0;
+    for (uint32_t t = 0; t < from->n_tokens; t++)
+        labelled += labels[t] >= 0;
+    for (uint32_t i = 0; i < layout->n_anchors; i++)
+        memcpy(zl_packet_at(to, layout->anchors + i * layout->anchor_bytes), zl_packet_at(from, in->anchors + (i + skipped) * in->anchor_bytes),
+               labelled * s->block.model->config.d * sizeof(float));
+}
+
 static void copy_packet(const struct zl_stage *s, struct zl_packet *from, struct zl_packet *to, const struct zl_packet_layout *layout,
                         const float *hidden)
 {
@@ -65,6 +79,8 @@ static void copy_packet(const struct zl_stage *s, struct zl_packet *from, struct
     memcpy(zl_packet_at(to, layout->seqs), zl_packet_at(from, in->seqs), from->n_seqs * sizeof(struct zl_attn_seq));
     if (layout->hidden)
         memcpy(zl_packet_at(to, layout->hidden), hidden, (size_t)from->n_tokens * s->block.model->config.d * sizeof(float));
+    if (layout->n_anchors && from->kind == ZL_TRAIN)
+        copy_anchors(s, from, to, layout);
 }
 
 static void publish(struct zl_ring *r, struct zl_bell *bell)
@@ -336,6 +352,7 @@ static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t plac
     }
     if (has_loss_here(s)) {
         struct zl_loss loss = {0};
+        s->block.anchor = s->anchored ? zl_packet_at(p, s->in_layout.anchors) : NULL;
         if (s->block.spec.has_loss)
             zl_block_loss(&s->block, slot, &tok, zl_packet_at(p, s->in_layout.labels), p->weight, true, &loss);
         r->loss_sum = loss.sum;

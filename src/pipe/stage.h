@@ -90,6 +90,7 @@ struct zl_pending {
 struct zl_stage {
     uint32_t index, n_stages;
     bool last;
+    bool anchored;      /* the first anchor of a packet is this stage's */
     bool passing;       /* its output is its input: somebody has computed it before */
     const struct zl_schedule *schedule;
     bool vertical_sync; /* the version of weights is the one that the first stage that trains had */

@@ -2,6 +2,7 @@
 #include "train/drive.h"
 
 #include "base/log.h"
+#include "train/anchor.h"
 #include "train/events.h"
 #include "train/frozen.h"
 
@@ -78,12 +79,15 @@ static void say_admitted(struct zl_driver *d, uint64_t step)
     d->admits = false;
 }
 
-/* What the frozen stages at the front made of a micro-batch, where that was computed before. */
+/* What was computed of a micro-batch before the run: by the frozen stages at the front, by the base model. */
 static bool fill_hidden(struct zl_driver *d, uint64_t micro, struct zl_packet *m)
 {
-    if (!d->frozen)
-        return true;
-    int rc = zl_frozen_gather(d->frozen, m->kind == ZL_EVAL, micro, zl_packet_at(m, d->pipeline.feed_layout.hidden), d->journal->err);
+    const struct zl_packet_layout *l = &d->pipeline.feed_layout;
+    int rc = 0;
+    if (d->frozen)
+        rc = zl_frozen_gather(d->frozen, m->kind == ZL_EVAL, micro, zl_packet_at(m, l->hidden), d->journal->err);
+    if (!rc && d->anchor && m->kind == ZL_TRAIN)
+        rc = zl_anchor_gather(d->anchor, micro, m, l, d->journal->err);
     if (rc)
         zl_journal_fail(d->journal, rc);
     return rc == 0;

@@ -17,6 +17,7 @@ struct zl_driver {
     struct zl_journal *journal;
     struct zl_checkpointing *checkpointing;
     struct zl_frozen *frozen; /* NULL: all stages compute */
+    struct zl_anchor *anchor; /* NULL: no stage is anchored */
     struct zl_course course;
     struct zl_pipeline pipeline;
     struct zl_ledger ledger;

@@ -19,6 +19,7 @@ enum zl_lr_schedule { ZL_LR_LINEAR, ZL_LR_COSINE, ZL_LR_CONSTANT };
 enum zl_local_vocabulary { ZL_LOCAL_VOCABULARY_DATA, ZL_LOCAL_VOCABULARY_FULL };
 enum zl_spill_type { ZL_SPILL_F32, ZL_SPILL_BF16 };
 enum zl_activations { ZL_ACTIVATIONS_F32, ZL_ACTIVATIONS_BF16 };
+enum zl_switch { ZL_OFF, ZL_ON };
 enum zl_preset { ZL_PRESET_NONE, ZL_PRESET_PAPER };
 
 struct zl_train_options {
@@ -58,6 +59,7 @@ struct zl_train_options {
     enum zl_readout_kind readout;
     uint64_t look_ahead; /* layers; 0: a third of the model's */
     enum zl_local_vocabulary local_vocabulary;
+    enum zl_switch anchor; /* local losses: readouts begin as the base model's own prediction of each token */
     double belief_weight;  /* local losses: alpha of alpha CE + (1 - alpha) KL(readout of the stage before || own); 1: cross-entropy alone */
     uint64_t ring_depth;   /* micro-batches */
     enum zl_placement placement; /* of stages on core groups */

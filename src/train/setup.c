@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/adapter.h"
+#include "train/anchor.h"
 #include "train/checkpointing.h"
 #include "train/costs.h"
 #include "train/frozen.h"
@@ -238,9 +239,11 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
     int rc = plan_order(s, o, micro, err);
     if (rc)
         return rc;
+    s->n_anchored = zl_anchor_stages(s, o);
     s->n_cached = zl_frozen_stages(s, o);
     s->pipeline = (struct zl_pipeline_options){
         .n_passing = s->n_cached,
+        .anchor = s->n_anchored > 0,
         .lora = &s->lora,
         .adapter = s->init.n ? &s->init : NULL,
         .recompute = recompute,
@@ -279,7 +282,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
     if (!rc)
         rc = zl_checkpointing_plan(s, o, &s->checkpoint_bytes, &s->checkpoint_file_bytes, err);
     if (!rc)
-        s->plan.total_bytes += zl_frozen_memory(s) + s->checkpoint_bytes;
+        s->plan.total_bytes += zl_frozen_memory(s) + zl_anchor_memory(s) + s->checkpoint_bytes;
     return rc;
 }
 
@@ -494,6 +497,7 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "held_out_examples", zl_json_count(s->corpus.held_out.n_examples));
     json_object_set_new(r, "largest_micro_batch_tokens", json_integer(s->pipeline.tokens));
     json_object_set_new(r, "local_vocabulary", json_integer(s->n_subset));
+    json_object_set_new(r, "anchored_stages", zl_json_count(s->n_anchored));
     json_object_set_new(r, "map_tokens", zl_json_count(s->readouts.tokens));
     json_object_set_new(r, "lr", json_real(o->lr));
     json_object_set_new(r, "seed", zl_json_count(o->seed));

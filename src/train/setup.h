@@ -33,6 +33,7 @@ struct zl_setup {
     struct zl_pipeline_options pipeline;
     struct zl_pipeline_plan plan;
     uint32_t n_cached;          /* frozen stages at the front whose output is spilled before the first step (frozen.h) */
+    uint32_t n_anchored;        /* stages with an anchor (anchor.h) */
     struct zl_sweep_plan sweep; /* of that schedule */
     uint64_t checkpoint_bytes, checkpoint_file_bytes; /* memory for writing checkpoints (part of the plan's total); size of one on the disk */
     /* what the process held before anything was allocated for the pipeline: beyond mapped files; and with the program itself */

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "store/run.h"
+#include "train/anchor.h"
 #include "train/drive.h"
 #include "train/events.h"
 #include "train/frozen.h"
@@ -29,6 +30,7 @@ struct work {
     struct zl_resume resume;
     struct zl_sweep *sweep;
     struct zl_frozen *frozen; /* NULL: all stages compute */
+    struct zl_anchor *anchor; /* NULL: no stage is anchored */
     struct zl_run run;
     struct zl_journal journal;
     struct zl_tracing tracing;
@@ -250,6 +252,8 @@ static void remark(const struct work *d)
 {
     const struct zl_train_options *o = d->o;
     const unsigned long long steps = d->s->order.n_steps;
+    if (o->anchor && !d->s->n_anchored)
+        zl_note("--anchor on has no effect: no readout leaves out a part of the model");
     if (o->cache_frozen && !d->s->n_cached && d->s->partition.cut[0].frozen)
         zl_note("--cache-frozen has no effect in a run that takes no example twice");
     if (d->s->eval_order.n_micro && o->eval_every >= steps)
@@ -338,6 +342,9 @@ static int prepare(struct work *d, struct zl_train_options *o)
         rc = zl_sweep_open(&d->sweep, d->s, o, spill_dir, d->frozen, err);
     else if (!rc)
         rc = make_readouts(d);
+    if (!rc && d->s->n_anchored)
+        rc = zl_anchor_open(&d->anchor, d->s, o, spill_dir, &d->journal.head_start, err);
+    d->driver.anchor = d->anchor;
     if (!rc)
         remark(d);
     if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
@@ -384,6 +391,7 @@ int zl_train_run(const struct zl_train_options *asked, struct zl_error *err)
         zl_journal_say_result(&d.journal);
     zl_sweep_close(d.sweep);
     zl_frozen_close(d.frozen);
+    zl_anchor_close(d.anchor);
     zl_driver_close(&d.driver);
     zl_checkpointing_close(&d.checkpointing);
     zl_resume_free(&d.resume);

@@ -1,4 +1,4 @@
-RECIPE_TESTS = tests/unit/test-belief tests/unit/test-train-layers
+RECIPE_TESTS = tests/unit/test-anchor tests/unit/test-belief tests/unit/test-train-layers
 check_PROGRAMS += $(RECIPE_TESTS)
 TESTS += $(RECIPE_TESTS)
 
@@ -10,3 +10,7 @@ tests_unit_test_train_layers_SOURCES = tests/unit/test-train-layers.c tests/unit
 tests_unit_test_train_layers_CFLAGS = $(MODEL_CFLAGS)
 tests_unit_test_train_layers_CPPFLAGS = $(MODEL_CPPFLAGS)
 tests_unit_test_train_layers_LDADD = $(MODEL_LDADD)
+tests_unit_test_anchor_SOURCES = tests/unit/test-anchor.c tests/unit/tiny-run.h $(MODEL_COMMON)
+tests_unit_test_anchor_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_anchor_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_anchor_LDADD = $(MODEL_LDADD)
