@@ -160,6 +160,13 @@ int zl_resume_journal(const struct zl_resume *r, struct zl_run *run, struct zl_j
     return 0;
 }
 
+/* The file has done its work; held open it would take its room on the disk beyond its removal. */
+static void let_go(struct zl_resume *r)
+{
+    if (zl_resume_any(r))
+        zl_generation_close(&r->generation);
+}
+
 /* ---- the stages ---------------------------------------------------------------------------------- */
 
 static uint64_t bytes_of(void *context, uint32_t stage, uint32_t section)
@@ -182,7 +189,9 @@ int zl_resume_pipeline(struct zl_resume *r, struct zl_pipeline *l, struct zl_err
         return 0;
     if (l->n != r->standing.n_stages)
         return zl_fail(err, ZL_EUSAGE, "the checkpoint is of %u stages, and there are %u", r->standing.n_stages, l->n);
-    return zl_pipeline_restore(l, &source, err);
+    int rc = zl_pipeline_restore(l, &source, err);
+    let_go(r);
+    return rc;
 }
 
 static int read_block(void *context, uint32_t k, struct zl_block *b, int64_t *updates, struct zl_error *err)
@@ -204,5 +213,7 @@ static int read_block(void *context, uint32_t k, struct zl_block *b, int64_t *up
 int zl_resume_sweep(struct zl_resume *r, struct zl_sweep *w, struct zl_error *err)
 {
     uint64_t step = r->standing.tally.steps_done;
-    return zl_resume_any(r) ? zl_sweep_visit(w, true, &step, read_block, r, err) : 0;
+    int rc = zl_resume_any(r) ? zl_sweep_visit(w, true, &step, read_block, r, err) : 0;
+    let_go(r);
+    return rc;
 }

@@ -31,7 +31,7 @@ int zl_resume_check(const struct zl_resume *r, const json_t *identity, bool forc
 /* Cut the metrics back to what the generation knows, and take its tally into the journal. */
 int zl_resume_journal(const struct zl_resume *r, struct zl_run *run, struct zl_journal *j, struct zl_error *err);
 
-/* Bytes into the stages of a pipeline that is open and not started. */
+/* Bytes into the stages of a pipeline that is open and not started. Then the generation is closed. */
 int zl_resume_pipeline(struct zl_resume *r, struct zl_pipeline *l, struct zl_error *err);
 struct zl_sweep;
 int zl_resume_sweep(struct zl_resume *r, struct zl_sweep *w, struct zl_error *err);

@@ -35,6 +35,7 @@ struct keeper {
     const struct zl_supervision *s;
     char program[PATH_MAX];
     sigset_t handled, before;
+    pid_t own;
     uint64_t starts, in_a_row, generation;
     ino_t folder_mark;   /* of run.json before the first start */
     bool taken;          /* a process of ours has written its own since */
@@ -84,8 +85,10 @@ static bool hangs(const struct watch *w, double seconds)
 static void become_run(const struct keeper *k)
 {
     char value[256];
-    snprintf(value, sizeof value, "%ld %" PRIu64 " %d %s", (long)getppid(), k->starts, k->taken, k->died);
+    snprintf(value, sizeof value, "%ld %" PRIu64 " %d %s", (long)k->own, k->starts, k->taken, k->died);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody would look after it, and it would hold the folder */
+    if (getppid() != k->own)
+        _exit(1);
     sigprocmask(SIG_SETMASK, &k->before, NULL);
     if (setenv(VARIABLE, value, 1) == 0)
         execv(k->program, k->s->argv);
@@ -192,7 +195,7 @@ static bool goes_on(struct keeper *k, int ended, bool hung, int *status)
 
 int zl_supervise(const struct zl_supervision *s)
 {
-    struct keeper k = {.s = s};
+    struct keeper k = {.s = s, .own = getpid()};
     int status = 1;
     const ssize_t n = readlink("/proc/self/exe", k.program, sizeof k.program - 1);
     zl_log_quiet(s->quiet);

@@ -1,4 +1,4 @@
-TRAIN_TESTS = tests/unit/test-metrics tests/unit/test-partition tests/unit/test-schedules tests/unit/test-train
+TRAIN_TESTS = tests/unit/test-metrics tests/unit/test-partition tests/unit/test-schedules tests/unit/test-standing tests/unit/test-train
 check_PROGRAMS += $(TRAIN_TESTS)
 TESTS += $(TRAIN_TESTS)
 
@@ -18,3 +18,7 @@ tests_unit_test_schedules_SOURCES = tests/unit/test-schedules.c tests/tiny.c tes
 tests_unit_test_schedules_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS) -Wno-conversion
 tests_unit_test_schedules_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_schedules_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)
+tests_unit_test_standing_SOURCES = tests/unit/test-standing.c tests/unit/test.h
+tests_unit_test_standing_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(JANSSON_CFLAGS) -Wno-conversion
+tests_unit_test_standing_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_standing_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)
