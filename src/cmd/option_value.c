@@ -88,10 +88,15 @@ static int set_commas(const struct zl_option *o, const char *text, const char *w
     struct zl_strings strings = {0};
     struct zl_numbers numbers = {0};
     int rc = 0;
+    const bool word = o->word && strcmp(text, o->word) == 0;
     char *copy = zl_memory_keep(m, strdup(text));
     if (!copy)
         return no_memory(what, err);
-    for (char *element = copy, *end; rc == 0 && element && !(o->empty && strcmp(text, o->empty) == 0); element = end) {
+    if (word && (numbers.v = grown(m, NULL, 0, sizeof(uint64_t))))
+        ((uint64_t *)(uintptr_t)numbers.v)[numbers.n++] = UINT64_MAX;
+    else if (word)
+        return no_memory(what, err);
+    for (char *element = copy, *end; rc == 0 && element && !word && !(o->empty && strcmp(text, o->empty) == 0); element = end) {
         end = strchr(element, ',');
         if (end)
             *end++ = '\0';
@@ -236,6 +241,10 @@ static void put_value(FILE *f, const struct zl_option *o, const char *before, co
     case ZL_OPTION_NUMBERS:
         if (!numbers->n && !o->empty)
             return;
+        if (o->word && numbers->n == 1 && numbers->v[0] == UINT64_MAX) {
+            fprintf(f, "%s%s: %s\n", before, o->name, o->word);
+            return;
+        }
         fprintf(f, "%s%s: %s", before, o->name, numbers->n ? "[" : o->empty);
         for (size_t i = 0; i < numbers->n; i++)
             fprintf(f, "%s%llu", i ? ", " : "", (unsigned long long)numbers->v[i]);

@@ -36,6 +36,7 @@ struct zl_option {
     const char *fallback;       /* default, as the user would write it; NULL: the field stays zero */
     const char *shown;          /* the default in words where there is no fallback; NULL: say nothing */
     const char *empty;          /* lists: the word for an empty list */
+    const char *word;           /* NUMBERS: another one, for the list of UINT64_MAX alone */
     double min, max;            /* of numbers; max 0: no limit */
     bool above_min, below_max;  /* the limit itself is out */
     bool required, may_be_empty;

@@ -71,6 +71,9 @@ static int check_bounds(struct zl_train_options *o, struct zl_error *err)
 static int check_freeze(const struct zl_train_options *o, struct zl_error *err)
 {
     uint64_t frozen = 0;
+    if (zl_freeze_auto(o))
+        return o->schedule != ZL_SCHEDULE_SWEEP ? 0
+               : zl_fail(err, ZL_EUSAGE, "--freeze auto needs a probe of the whole pipeline, which --schedule sweep does not hold in memory");
     for (size_t i = 0; i < o->freeze.n; i++) {
         if (o->freeze.v[i] >= o->stages)
             return zl_fail(err, ZL_EUSAGE, "--freeze names stage %llu, but there are %llu stages, counted from 0",
@@ -187,7 +190,7 @@ static const struct {
 static bool first_frozen(const struct zl_train_options *o)
 {
     for (size_t i = 0; i < o->freeze.n; i++)
-        if (o->freeze.v[i] == 0)
+        if (o->freeze.v[i] == 0 || zl_freeze_auto(o))
             return true;
     return false;
 }
@@ -248,6 +251,8 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
         o->freeze = (struct zl_numbers){0};
     if (!schedule->local || o->stages == 1 || exact_layers(o))
         o->anchor = ZL_OFF;
+    if (zl_freeze_auto(o) && (o->stages == 1 || exact_layers(o)))
+        o->freeze = (struct zl_numbers){0};
     if (schedule->single) {
         o->stages = 1;
         o->bounds = (struct zl_numbers){0};

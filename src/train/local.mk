@@ -12,6 +12,7 @@ libzl_train_la_SOURCES = \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/events.c src/train/events.h \
 	src/train/events_check.c src/train/events_check.h \
+	src/train/freeze.c src/train/freeze.h \
 	src/train/anchor.c src/train/anchor.h \
 	src/train/frozen.c src/train/frozen.h src/train/hidden.h \
 	src/train/generate.c src/train/generate.h \

@@ -55,7 +55,7 @@ struct zl_train_options {
     uint64_t stages;
     struct zl_numbers bounds; /* first layer of each stage; n == 0: chosen by the planner */
     uint64_t train_layers;    /* only so many last layers train; 0: all */
-    struct zl_numbers freeze; /* stages that keep their adapters as they are; n == 0: none */
+    struct zl_numbers freeze; /* see zl_freeze_auto; stages that keep their adapters as they are; n == 0: none */
     enum zl_readout_kind readout;
     uint64_t look_ahead; /* layers; 0: a third of the model's */
     enum zl_local_vocabulary local_vocabulary;
@@ -98,6 +98,13 @@ struct zl_train_options {
     const struct zl_hooks *hooks; /* NULL: none */
     struct zl_given given;
 };
+
+/* The list of one stage that stands for "let the run find out whether the first one trains". */
+#define ZL_FREEZE_AUTO UINT64_MAX
+static inline bool zl_freeze_auto(const struct zl_train_options *o)
+{
+    return o->freeze.n == 1 && o->freeze.v[0] == ZL_FREEZE_AUTO;
+}
 
 /* What people call the values of these enums, by value; NULL behind the last. */
 extern const char *const zl_activations_names[], *const zl_readout_names[], *const zl_recompute_names[], *const zl_compute_names[],

@@ -109,6 +109,11 @@ void zl_resume_options(const struct zl_resume *r, struct zl_train_options *o)
         return;
     if (o->memory_limit) /* what the process held then decided about it; that is not to be decided twice */
         o->micro_batch_exact = r->standing.micro_batch_tokens;
+    static uint64_t front[] = {0};
+    const json_t *stages = json_object_get(r->standing.identity, "the stages");
+    const char *first = json_string_value(json_array_get(stages, 0));
+    if (zl_freeze_auto(o) && first) /* decided when the run began */
+        o->freeze = (struct zl_numbers){front, strstr(first, " frozen") != NULL};
     if (r->standing.halted && o->ring_depth < r->standing.ring_depth)
         o->ring_depth = r->standing.ring_depth;
 }

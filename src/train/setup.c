@@ -113,7 +113,7 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
                                            .still = s->lora.first,
                                            .last = exact_last(o, layers),
                                            .freeze = schedule->local ? o->freeze.v : NULL,
-                                           .n_freeze = schedule->local ? (uint32_t)o->freeze.n : 0};
+                                           .n_freeze = schedule->local && !zl_freeze_auto(o) ? (uint32_t)o->freeze.n : 0};
     return zl_partition_make(&r, &s->partition, err);
 }
 
@@ -409,6 +409,25 @@ int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint
 {
     const int threads = o->threads ? (int)o->threads : s->cores.n;
     return zl_readouts_fit(&s->corpus, &s->order, &s->partition, threads, tokens, &s->readouts, err);
+}
+
+int zl_setup_cut_again(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
+{
+    int rc = cut(s, o, s->partition.n, err);
+    for (uint32_t k = 0; !rc && k < s->partition.n; k++)
+        if (!s->partition.cut[k].map) {
+            zl_map_free(&s->readouts.map[k]);
+            s->readouts.a[k] = s->readouts.b[k] = NULL;
+        }
+    if (!rc && !needs_subset(s, o)) {
+        free(s->subset);
+        free(s->subset_index);
+        s->subset = s->subset_index = NULL;
+        s->n_subset = 0;
+    }
+    if (!rc)
+        rc = choose_places(s, o, err);
+    return rc ? rc : plan_with(s, o, (uint64_t)s->pipeline.keep_tokens, s->pipeline.recompute, err);
 }
 
 int zl_setup_variant(struct zl_setup *v, const struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)

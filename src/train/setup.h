@@ -53,6 +53,9 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
 int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens, struct zl_error *err);
 void zl_setup_free(struct zl_setup *s);
 
+/* After a change of o->freeze: the cut, places and plan anew, for the same number of stages; maps that nobody reads out through are dropped. */
+int zl_setup_cut_again(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);
+
 /* The same model, data and micro-batches under other options of schedule, placement and stages: for comparing plans. Shares with `s`, which
  * must outlive it; given back by its own function whatever was returned. */
 int zl_setup_variant(struct zl_setup *v, const struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err);

@@ -14,6 +14,7 @@
 #include "train/anchor.h"
 #include "train/drive.h"
 #include "train/events.h"
+#include "train/freeze.h"
 #include "train/frozen.h"
 #include "train/maps.h"
 #include "train/sweep.h"
@@ -237,7 +238,7 @@ static int make_readouts(struct work *d)
         free(path);
         return 0;
     }
-    int rc = zl_setup_readouts(s, d->o, 0, d->journal.err);
+    int rc = s->readouts.tokens ? 0 : zl_setup_readouts(s, d->o, 0, d->journal.err);
     zl_maps_hash(&s->readouts, s->partition.n, width, now);
     if (!rc && zl_resume_any(&d->resume) && strcmp(before, now) != 0 && !d->o->force)
         rc = zl_fail(d->journal.err, ZL_EINPUT, "%s, and fitting them again gives others here; --force goes on with those", why.text);
@@ -320,6 +321,25 @@ static int say_first(struct work *d)
     return rc;
 }
 
+/* Find out whether the first stage trains, and go on as if that had been asked for. */
+static int decide_freeze(struct work *d, struct zl_train_options *o)
+{
+    static uint64_t front[] = {0};
+    struct zl_freeze_probe p;
+    int rc = zl_setup_readouts(d->s, o, 0, d->journal.err);
+    if (!rc)
+        rc = zl_freeze_probe(d->s, o, &p, d->journal.err);
+    if (rc)
+        return rc;
+    o->freeze = (struct zl_numbers){front, p.freeze};
+    if (!p.steps)
+        zl_note("--freeze auto: a run of %llu steps is too short for a probe, all stages train", (unsigned long long)d->s->order.n_steps);
+    else
+        zl_note("--freeze auto: after %llu steps the loss on the next ones is down from %.4f to %.4f with stage 0 frozen, to %.4f without: it %s",
+                (unsigned long long)p.steps, p.before, p.frozen, p.trained, p.freeze ? "is frozen" : "trains");
+    return p.freeze ? zl_setup_cut_again(d->s, o, d->journal.err) : 0;
+}
+
 /* Everything up to the first micro-batch. */
 static int prepare(struct work *d, struct zl_train_options *o)
 {
@@ -330,6 +350,8 @@ static int prepare(struct work *d, struct zl_train_options *o)
         return rc;
     zl_resume_options(&d->resume, o);
     rc = zl_setup_make(d->s, o, err);
+    if (!rc && zl_freeze_auto(o))
+        rc = decide_freeze(d, o);
     if (!rc && !(identity = zl_identity_make(d->s, o)))
         rc = zl_fail(err, ZL_EMEMORY, "out of memory");
     if (!rc)

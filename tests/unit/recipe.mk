@@ -1,4 +1,4 @@
-RECIPE_TESTS = tests/unit/test-anchor tests/unit/test-belief tests/unit/test-train-layers
+RECIPE_TESTS = tests/unit/test-freeze-auto tests/unit/test-anchor tests/unit/test-belief tests/unit/test-train-layers
 check_PROGRAMS += $(RECIPE_TESTS)
 TESTS += $(RECIPE_TESTS)
 
@@ -14,3 +14,7 @@ tests_unit_test_anchor_SOURCES = tests/unit/test-anchor.c tests/unit/tiny-run.h 
 tests_unit_test_anchor_CFLAGS = $(MODEL_CFLAGS)
 tests_unit_test_anchor_CPPFLAGS = $(MODEL_CPPFLAGS)
 tests_unit_test_anchor_LDADD = $(MODEL_LDADD)
+tests_unit_test_freeze_auto_SOURCES = tests/unit/test-freeze-auto.c tests/unit/tiny-run.h $(MODEL_COMMON)
+tests_unit_test_freeze_auto_CFLAGS = $(MODEL_CFLAGS)
+tests_unit_test_freeze_auto_CPPFLAGS = $(MODEL_CPPFLAGS)
+tests_unit_test_freeze_auto_LDADD = $(MODEL_LDADD)
