@@ -104,10 +104,11 @@ static int fill_ring(struct zl_pipeline *l, uint32_t k, const struct content *c,
     return rc;
 }
 
-static int check(const struct zl_stage *s, uint32_t k, struct zl_error *err)
+static int check(const struct zl_stage *s, uint32_t k, bool halted, struct zl_error *err)
 {
+    const uint64_t finished = s->state.finished + s->state.n, waits = halted && s->state.n == 0; /* for the norm of all stages */
     const bool sound = s->state.n <= s->in_flight && s->state.first < s->in_flight && s->state.has_early <= (s->early != NULL) &&
-                       s->state.finished + s->state.n == s->state.forwarded;
+                       (finished == s->state.forwarded || finished + waits == s->state.forwarded);
     return sound ? 0 : zl_fail(err, ZL_EINPUT, "the state of stage %u contradicts itself", k);
 }
 
@@ -117,9 +118,9 @@ static int restore_stage(struct zl_pipeline *l, uint32_t k, const struct zl_pipe
     struct zl_stage_part own[ZL_STAGE_SECTIONS];
     struct content ring[2];
     int rc = from->read(from->context, k, ZL_SECTION_STATE, &s->state, sizeof s->state, err);
-    if (!rc)
-        rc = check(s, k, err);
     const bool halted = from->bytes(from->context, k, ZL_SECTION_FLOW) != 0;
+    if (!rc)
+        rc = check(s, k, halted, err);
     const unsigned n = zl_stage_parts(s, halted, own), rings = contents_of(s, ring);
     for (unsigned i = 0; i < n && !rc; i++)
         rc = from->read(from->context, k, own[i].section, own[i].data, own[i].bytes, err);

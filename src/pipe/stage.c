@@ -270,6 +270,7 @@ static void end_step(struct zl_stage *s, const struct zl_packet *p, struct zl_re
         return;
     }
     s->flow.ended = false;
+    s->state.finished++;
     if (is_trained(s))
         take_step(s, p->lr, sqrt(zl_block_sum_squares(&s->block, 0)), r);
     send_report(s, r);
@@ -388,15 +389,16 @@ static void backward(struct zl_stage *s)
     }
     s->state.first = place_at(s, 1);
     s->state.n--;
-    s->state.finished++;
     trace_counters(s, 0);
     if (kept.inspect && is_trained(s))
         r.grad_norm = sqrt(zl_block_sum_squares(&s->block, 0));
     r.busy_ns = s->pending[place].forward_ns + zl_clock_ns() - start;
-    if (kept.last_of_step)
+    if (kept.last_of_step) {
         end_step(s, &kept, &r);
-    else
+    } else {
+        s->state.finished++;
         send_report(s, &r);
+    }
     if (!s->stash)
         release(s->in, s->before);
 }
@@ -429,6 +431,7 @@ static void norm(struct zl_stage *s)
         publish(s->out, s->behind);
     }
     s->flow.ended = s->flow.has_sum = false;
+    s->state.finished++;
     if (is_trained(s))
         take_step(s, s->flow.report.lr, total, &s->flow.report);
     send_report(s, &s->flow.report);

@@ -41,7 +41,7 @@ struct zl_stage_state {
     uint64_t updates;     /* optimizer steps made */
     uint64_t version;     /* times that one was due, made or left out */
     uint64_t forwarded;   /* micro-batches of training that have gone forward, of the whole run */
-    uint64_t finished;    /* and whose backward is done: their gradients are in the weights or in the sum so far, once each */
+    uint64_t finished;    /* and whose backward is done and reported: their gradients are in the weights or in the sum so far, once each */
     uint32_t first, n;    /* of the micro-batches that wait for their backward: a ring of `in_flight` places */
     uint32_t has_early;   /* the next gradient is in `early`: it was in its ring when the checkpoint was made */
     uint32_t reserved;

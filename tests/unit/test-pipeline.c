@@ -147,8 +147,13 @@ static int read_whole(void *context, uint32_t stage, uint32_t section, void *dat
     return 0;
 }
 
-static void put_down(struct zl_pipeline *l)
+/* What the stages count as finished is what they have reported, wherever they were halted. */
+static void put_down(struct zl_pipeline *l, uint64_t reports)
 {
+    uint64_t finished = 0;
+    for (uint32_t k = 0; k < l->n; k++)
+        finished += l->stage[k].state.finished;
+    assert_int_equal(finished, reports);
     const struct zl_snapshot_sink sink = {put_whole, NULL};
     struct zl_pipeline_part part[MOST_STAGES * ZL_STAGE_SECTIONS];
     for (size_t k = 0; k < MOST_STAGES; k++)
@@ -221,7 +226,7 @@ again:
     while (zl_pipeline_report(&l, 0, &r))
         result.reports++;
     if (!zl_pipeline_done(&l) && !way->break_at) {
-        put_down(&l);
+        put_down(&l, result.reports);
         zl_pipeline_close(&l);
         halted = true;
         d.operations = 0;
