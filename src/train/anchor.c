@@ -215,8 +215,8 @@ int zl_anchor_open(struct zl_anchor **out, const struct zl_setup *s, const struc
     const double took = zl_clock_seconds() - start;
     *seconds += took;
     if (!rc)
-        zl_note("the base model went over %llu examples in %.1f s to anchor %u readout%s", (unsigned long long)n_first(s), took, s->n_anchored,
-                s->n_anchored == 1 ? "" : "s");
+        zl_note("the base model went over %llu examples in %.1f s to anchor %u readout%s", (unsigned long long)n_first(s), took,
+                s->n_anchored, s->n_anchored == 1 ? "" : "s");
     if (rc) {
         zl_anchor_close(a);
         *out = NULL;

@@ -25,7 +25,7 @@ static struct zl_train_options options(const char *name, uint64_t *bounds)
 static struct zl_freeze_probe probe_of(struct zl_train_options o)
 {
     struct zl_setup s;
-    struct zl_freeze_probe p;
+    struct zl_freeze_probe p = {0};
     struct zl_error err = {0};
     if (zl_setup_make(&s, &o, &err) || zl_setup_readouts(&s, &o, 0, &err) || zl_freeze_probe(&s, &o, &p, &err))
         fail_msg("%s", err.text);
@@ -44,7 +44,7 @@ static void a_stage_that_hardly_matters_is_frozen_and_another_is_not(void **stat
                       p->freeze ? "frozen" : "trains");
         assert_int_equal(p->steps, 4);
         assert_true(p->before > p->trained && p->before > p->frozen);
-        assert_int_equal(p->freeze, p->before - p->frozen >= 0.97 * (p->before - p->trained));
+        assert_int_equal(p->freeze, p->before - p->frozen >= 0.94 * (p->before - p->trained));
     }
     assert_true(small.before == large.before);
     assert_true(small.freeze && !large.freeze);
