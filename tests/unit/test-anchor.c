@@ -14,7 +14,7 @@ static uint64_t bounds[] = {0, 1, 2, 4}, first_stage[] = {0};
 static struct zl_train_options options(const char *name, enum zl_readout_kind readout)
 {
     struct zl_train_options o = tiny_run_options(&tiny, NULL);
-    o.output = strdup(tiny_path(&tiny, name));
+    o.output = tiny_run_folder(&tiny, name);
     o.eval_data = NULL;
     o.stages = 4;
     o.bounds = (struct zl_numbers){bounds, 4};
@@ -64,7 +64,7 @@ static void anchored_readouts_begin_as_the_model(void **state)
         o.epochs = 2.5;
         const double anchored = largest_difference(o);
         o.anchor = ZL_OFF;
-        o.output = strdup(tiny_path(&tiny, "off"));
+        o.output = tiny_run_folder(&tiny, "off");
         o.force = true;
         const double off = largest_difference(o);
         print_message("  %s: stages' losses differ from the model's by %.2g (bound %.0e), without anchor by %.2g\n", ways[i].name, anchored,

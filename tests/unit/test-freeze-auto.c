@@ -13,7 +13,7 @@ static uint64_t small_front[] = {0, 1}, large_front[] = {0, 5};
 static struct zl_train_options options(const char *name, uint64_t *bounds)
 {
     struct zl_train_options o = tiny_run_options(&tiny, NULL);
-    o.output = strdup(tiny_path(&tiny, name));
+    o.output = tiny_run_folder(&tiny, name);
     o.eval_data = NULL;
     o.bounds = (struct zl_numbers){bounds, 2};
     o.readout = ZL_READOUT_RIDGE;

@@ -160,7 +160,7 @@ static struct zl_train_options fresh(enum zl_schedule_kind schedule)
     char *name = names[runs % 64];
     snprintf(name, sizeof names[0], "run%d", runs++);
     struct zl_train_options o = tiny_run_options(&tiny, NULL);
-    o.output = strdup(tiny_path(&tiny, name));
+    o.output = tiny_run_folder(&tiny, name);
     o.schedule = schedule;
     o.steps = 6;
     o.train_layers = 3;

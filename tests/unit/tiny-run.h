@@ -39,6 +39,16 @@ static inline struct zl_train_options tiny_run_options(const struct tiny *t, con
     };
 }
 
+/* A folder for a run that stays named while 64 others are. */
+static inline const char *tiny_run_folder(const struct tiny *t, const char *name)
+{
+    static char folder[64][300];
+    static unsigned turn;
+    char *to = folder[turn++ % 64];
+    snprintf(to, sizeof folder[0], "%s", tiny_path(t, name));
+    return to;
+}
+
 /* The run's adapter file, malloc'd. */
 static inline char *tiny_run(struct zl_train_options o, size_t *size)
 {
