@@ -88,6 +88,15 @@ run 0 "${run[@]}" --resume -o worn
 says err 'holds no checkpoint: from the beginning'
 same worn 'checkpoints that are all damaged'
 
+# a folder that is used again: the checkpoints of the run before, of later steps, are not this one's
+run 0 "${run[@]}" -q -o again --checkpoint-every 5
+run 0 "${run[@]}" -q -o again --force --steps 6 --checkpoint-every 3
+run 0 checkpoint list again --json
+! grep -q '"step": *14' out || fail 'checkpoints of the run before are still there'
+says out '"step":6'
+run 0 "${run[@]}" --resume -o again --steps 6
+says err 'going on behind step 6 of 6'
+
 # an adapter and no checkpoints: nothing to go on from, and nothing to lose
 run 0 "${run[@]}" -q -o bare --keep 0
 [ ! -e bare/checkpoints ] || fail '--keep 0 writes checkpoints'

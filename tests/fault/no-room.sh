@@ -14,7 +14,7 @@ one_core
 mkdir small
 mount -t tmpfs -o size=3m tmpfs small 2>/dev/null || skip 'no tmpfs can be mounted here'
 trap 'umount "$work/small" 2>/dev/null; rm -rf "$work"' EXIT
-run=(train model train.jsonl -s bp --steps 600 -b 300 -m 80 -l 256)
+run=(train model train.jsonl -s bp --steps 300 -b 300 -m 80 -l 256)
 run 0 "${run[@]}" -q -o straight
 same() { cmp -s straight/adapter/adapter_model.safetensors "$1/adapter/adapter_model.safetensors" || fail "$2: another adapter"; }
 
