@@ -54,7 +54,7 @@ for schedule in "${schedules[@]}"; do
         # shellcheck disable=SC2086
         "$zerolock" "${run[@]}" $schedule "${changes[@]}" --threads "$(any 1 1 "$most")" --resume -o broken >out 2>err </dev/null &
         pid=$!
-        sleep "0.$(printf %03d $((RANDOM % 300)))"
+        sleep "0.$(printf %03d $((20 + RANDOM % 300)))" # not while the child is still this shell, with its trap
         signal=$(any KILL KILL TERM)
         kill -"$signal" $pid 2>/dev/null && done=$((done + 1)) signals="$signals ${signal:0:1}"
         wait $pid 2>/dev/null
