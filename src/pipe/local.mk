@@ -11,7 +11,8 @@ libzl_pipe_la_SOURCES += \
 	src/pipe/pipeline.c src/pipe/pipeline_state.c src/pipe/pipeline.h \
 	src/pipe/placement.c src/pipe/placement.h \
 	src/pipe/schedule.c src/pipe/schedule.h \
-	src/pipe/stage.c src/pipe/stage_state.c src/pipe/stage.h \
+	src/pipe/stage.c src/pipe/stage_pass.c src/pipe/stage_step.c src/pipe/stage_mark.c \
+	src/pipe/stage_packet.c src/pipe/stage_state.c src/pipe/stage.h src/pipe/stage_impl.h \
 	src/pipe/trace.c src/pipe/trace.h \
 	src/pipe/worker.c src/pipe/worker.h
 libzl_pipe_la_SOURCES += \
