@@ -3,7 +3,7 @@
 # (gsm8k), labels (agnews, with accuracy) and running text (shakespeare), over several seeds; with layer passes a token and CPU seconds.
 #
 #     tests/bench/quality.sh ZEROLOCK MODEL DATA-FOLDER OUT [METHOD...]     train what OUT/results.tsv lacks, then print the table
-#     SEEDS="0 1 2" TASKS="gsm8k agnews shakespeare" THREADS=1              are the defaults
+#     SEEDS="0 1 2" TASKS="gsm8k agnews shakespeare" THREADS=1              are the defaults; OPTIONS="--compute bf16" goes to every run
 #
 # One line a run in OUT/results.tsv: task, method, seed, loss before, loss after, training tokens, CPU seconds of the command, layer passes a
 # token (one layer's forward is one; the backward of a layer is one more), right answers, answers. Not part of make check.
@@ -75,7 +75,7 @@ train() {
     # shellcheck disable=SC2086
     local TIMEFORMAT='%U %S' user system
     { time "$zerolock" train "$model" "$train" -o "$run" --force --quiet --seed "$seed" --eval-data "$held" --lr 0.003 --threads "${THREADS:-1}" \
-        $options "$@" 2>"$out/said"; } 2>"$out/time" || {
+        $options ${OPTIONS:-} "$@" 2>"$out/said"; } 2>"$out/time" || {
         cat "$out/said" >&2
         return 1
     }

@@ -107,7 +107,7 @@ ends() {
 begin_run() {
     env --default-signal=INT,HUP "$zerolock" train "$2" train.jsonl -l 64 -q -o "$1" --steps 1000000 --batch-tokens 256 >long.out 2>long.err &
     pid=$!
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         [ ! -s "$1/metrics.jsonl" ] || break
         sleep 0.05
     done
