@@ -6,6 +6,7 @@ AC_ARG_WITH([blis], [AS_HELP_STRING([--with-blis=PREFIX], [where BLIS is install
 BLIS_CFLAGS= BLIS_LIBS= blis_found=
 zl_save_CPPFLAGS=$CPPFLAGS zl_save_LIBS=$LIBS
 multiarch=$($CC -print-multiarch 2>/dev/null)
+sysroot=$($CC -print-sysroot 2>/dev/null) # of a cross compiler; clang does not say
 for zl_try in "$with_blis" pkg-config plain serial openmp pthread; do
   AS_IF([test -n "$blis_found"], [break])
   case $zl_try in
@@ -14,9 +15,9 @@ for zl_try in "$with_blis" pkg-config plain serial openmp pthread; do
       zl_cf=$($PKG_CONFIG --cflags blis) zl_l=$($PKG_CONFIG --libs blis) ;;
     plain) zl_cf= zl_l=-lblis ;;
     serial|openmp|pthread)
-      zl_cf="-I/usr/include/$multiarch/blis-$zl_try"
-      zl_l="-L/usr/lib/$multiarch/blis-$zl_try -lblis" ;;
-    *) zl_cf="-I$with_blis/include -I$with_blis/include/blis" zl_l="-L$with_blis/lib -lblis" ;;
+      zl_cf="-isystem $sysroot/usr/include/$multiarch/blis-$zl_try"
+      zl_l="-L$sysroot/usr/lib/$multiarch/blis-$zl_try -lblis" ;;
+    *) zl_cf="-isystem $with_blis/include -isystem $with_blis/include/blis" zl_l="-L$with_blis/lib -lblis" ;;
   esac
   for zl_api in bli_cntx_get_ukr_dt bli_cntx_get_l3_vir_ukr_dt; do
     CPPFLAGS="$zl_save_CPPFLAGS $zl_cf" LIBS="$zl_l $zl_save_LIBS"
