@@ -476,8 +476,8 @@ static void the_rotary_table_holds_beyond_the_original_context(void **state)
         for (int j = 0; j < 4; j++) {
             double f = pow(10000, -j / 4.0), turns = 64 * f / (2 * pi), s = (turns - 1) / 3;
             f = turns > 4 ? f : turns < 1 ? f / 32 : (1 - s) * f / 32 + s * f;
-            worst = fmax(worst, fabs((double)m.rope[(p * 4 + j) * 2] - cos(p * f)));
-            worst = fmax(worst, fabs((double)m.rope[(p * 4 + j) * 2 + 1] - sin(p * f)));
+            worst = worse(worst, fabs((double)m.rope[(p * 4 + j) * 2] - cos(p * f)));
+            worst = worse(worst, fabs((double)m.rope[(p * 4 + j) * 2 + 1] - sin(p * f)));
         }
     print_message("  cos and sin differ by %.2g <= 1e-7\n", worst);
     assert_true(worst <= 1e-7);
@@ -573,7 +573,7 @@ static void the_same_model_from_gguf_computes_the_same(void **state)
     assert_int_equal(g.n_unused, 0);
     loss_of(&g, got);
     for (int i = 0; i < T * D; i++)
-        worst = fmax(worst, fabs((double)got[i] - (double)want[i]));
+        worst = worse(worst, fabs((double)got[i] - (double)want[i]));
     print_message("  hidden states differ by %.2g <= 1e-4\n", worst);
     assert_true(worst <= 1e-4);
     zl_model_close(&g);

@@ -152,9 +152,9 @@ static void the_fitted_map_is_ridge_regression(void **state)
         double worst_a = 0, worst_b = 0, largest_b = 0;
         for (int i = 0; i < D; i++) {
             for (int j = 0; j < D; j++)
-                worst_a = fmax(worst_a, fabs((double)map[k].a[i * D + j] - a[i][j]));
-            worst_b = fmax(worst_b, fabs((double)map[k].b[i] - b[i]));
-            largest_b = fmax(largest_b, fabs(b[i]));
+                worst_a = worse(worst_a, fabs((double)map[k].a[i * D + j] - a[i][j]));
+            worst_b = worse(worst_b, fabs((double)map[k].b[i] - b[i]));
+            largest_b = worse(largest_b, fabs(b[i]));
         }
         print_message("  landing %u: A differs by %.2g <= 1e-5, b by %.2g <= %.2g, explained %.6g against %.6g\n", map[k].landing,
                       worst_a, worst_b, 1e-5 * (1 + largest_b), map[k].explained, explained);
@@ -226,7 +226,7 @@ static void systems_are_solved_whatever_their_size(void **state)
                 double sum = 0;
                 for (int64_t k = 0; k < d; k++)
                     sum += copy[i * d + k] * r[k * d + j];
-                worst = fmax(worst, fabs(sum - wanted[i * d + j]));
+                worst = worse(worst, fabs(sum - wanted[i * d + j]));
             }
         copy[d * d - 1] = d == 1 ? -1 : copy[d * d - 1] - 2; /* the last pivot */
         assert_false(zl_spd_solve(copy, r, d, work));

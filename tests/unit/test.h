@@ -41,4 +41,10 @@ static inline const char *zl_test_source(const char *relative)
     return p;
 }
 
+/* The larger of both, or the first NaN, which fmax() would forget. */
+static inline double worse(double a, double b)
+{
+    return a != a || b <= a ? a : b;
+}
+
 #endif
