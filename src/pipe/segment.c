@@ -359,7 +359,9 @@ int zl_segment_attach(struct zl_segment *s, const char *name, struct zl_error *e
         goto out;
     }
     const struct zl_segment_header *h = p;
-    if (memcmp(h->magic, ZL_SEGMENT_MAGIC, sizeof h->magic) != 0)
+    const bool known = memcmp(h->magic, ZL_SEGMENT_MAGIC, sizeof h->magic) == 0;
+    atomic_thread_fence(memory_order_acquire); /* who sees the magic sees the rest of the header */
+    if (!known)
         rc = zl_fail(err, ZL_EINPUT, "shared memory %s does not begin with \"%s\"", name,
                      ZL_SEGMENT_MAGIC);
     else if (h->version != ZL_SEGMENT_VERSION)
