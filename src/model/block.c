@@ -84,7 +84,7 @@ static void backward_layers(struct zl_block *b, const struct zl_tokens *tok)
             zl_kept_get(&b->team, &b->kept[i], &b->model->config, zl_block_lora(b, i), tok->t, &b->acts[i]);
         if (i != last || b->kept)
             zl_layer_again(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i), tok, &b->acts[i],
-                           &b->work, b->mode);
+                           &b->work, zl_block_mode(b, b->again, i));
         zl_layer_backward(&b->team, b->model, b->spec.first + i, zl_block_lora(b, i), layer_weights(b, i),
                           i < b->spec.n_own ? b->g : b->g + b->n_own, tok, &b->acts[i], &b->work, b->dx, i > b->lead || b->spec.need_dx);
     }

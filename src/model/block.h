@@ -33,8 +33,8 @@ struct zl_block_spec {
     const int32_t *subset_index; /* [vocab] position in subset or -1 */
     int64_t n_subset;
     int64_t tokens;  /* the most tokens of a micro-batch */
-    int64_t keep_tokens; /* micro-batches up to so many tokens are computed as `recompute` says; a larger one computes again as much
-                            as it must to live in the memory of those. 0: all */
+    int64_t keep_tokens; /* micro-batches up to so many tokens are computed as `recompute` says; a larger one computes again in as
+                            many layers as it must to live in the memory of those. 0: all */
     int64_t longest; /* the longest sequence */
     bool halves;     /* keep activations as bfloat16: see model/kept.h */
     uint32_t slots;  /* micro-batches that may be forwarded and wait for their backward at one time; 0: 1 */
@@ -44,6 +44,13 @@ struct zl_block_spec {
     const struct zl_arena *lent_state; /* likewise adapters and optimizer, at least state_bytes: whoever lends it sees to it that a block
                                           that opens finds zeros there, and one that computes what it left there */
     const struct zl_tensor *local_head; /* the rows `subset` of the output head, copied together; NULL: they are taken out of the model's */
+};
+
+/* What the backward of a micro-batch computes again: what `mode` says, but one mode less in so many layers, those behind the first that
+ * trains. */
+struct zl_again {
+    enum zl_recompute mode;
+    uint32_t spared;
 };
 
 struct zl_optimizer {
@@ -63,7 +70,7 @@ struct zl_block {
     struct zl_acts *all_acts; /* [slots][n_own + n_shadow layers] */
     struct zl_acts *acts; /* of the selected slot; the last one's y is u */
     struct zl_kept *all_kept, *kept; /* likewise, of activations kept as bfloat16; NULL: they are not */
-    enum zl_recompute *modes; /* [slots] */
+    struct zl_again *agains; /* [slots] */
     struct zl_work work;
     float *rows[3];     /* [tokens][d]: u, z and normed rows at the labelled positions */
     float *believed[2]; /* likewise, of the readout of the block before; NULL without belief */
@@ -76,7 +83,7 @@ struct zl_block {
     uint64_t slot_bytes, fixed_mark; /* of the arena: what a slot may take; where the slots begin, behind scratch and working memory */
     uint32_t slot;                   /* the selected one */
     uint64_t kept_bytes;             /* activations of the micro-batch that was forwarded last, kept until its backward is done */
-    enum zl_recompute mode;          /* of its micro-batch */
+    struct zl_again again;           /* of its micro-batch */
     uint64_t loss_end_ns;            /* zl_clock_ns when the last loss was known and its backward through the layers began */
 };
 

@@ -15,6 +15,12 @@ static inline const struct zl_lora_layer *zl_block_lora(const struct zl_block *b
     return i < b->spec.n_own ? &b->own.layer[i] : &b->shadow.layer[i - b->spec.n_own];
 }
 
+/* What the backward of layer i computes again. */
+static inline enum zl_recompute zl_block_mode(const struct zl_block *b, struct zl_again again, uint32_t i)
+{
+    return i > b->lead && i - b->lead <= again.spared ? again.mode - 1 : again.mode;
+}
+
 /* Give the selected slot a micro-batch of so many tokens: its layers' activations, and what will be computed again. */
 void zl_block_arrange(struct zl_block *b, int64_t tokens);
 /* Go on with the micro-batch of a slot. */

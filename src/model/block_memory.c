@@ -79,7 +79,7 @@ static struct zl_lora_layer widest_ranks(const struct zl_block *b)
 
 /* Float32 buffers that all layers of the slot share, wide enough for each; norms' factors and attention's logarithms of each layer that a
  * gradient goes through; the rest as halves. */
-static void take_halves(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
+static void take_halves(struct zl_block *b, struct zl_arena *a, int64_t tokens, struct zl_again again)
 {
     const struct zl_config *c = &b->model->config;
     const uint32_t n = zl_block_layers(b);
@@ -100,24 +100,24 @@ static void take_halves(struct zl_block *b, struct zl_arena *a, int64_t tokens, 
             b->acts[i].rstd_mlp = zl_arena_take(a, t * sizeof(float));
             b->acts[i].lse = zl_arena_take(a, t * c->heads * sizeof(float));
         }
-        zl_kept_take(a, &b->kept[i], c, zl_block_lora(b, i), tokens, mode, i + 1 < n);
+        zl_kept_take(a, &b->kept[i], c, zl_block_lora(b, i), tokens, zl_block_mode(b, again, i), i + 1 < n);
     }
 }
 
 /* What the layers of a slot keep. */
-static void take_layers(struct zl_block *b, struct zl_arena *a, int64_t tokens, enum zl_recompute mode)
+static void take_layers(struct zl_block *b, struct zl_arena *a, int64_t tokens, struct zl_again again)
 {
     const struct zl_config *c = &b->model->config;
     const uint64_t rows = (uint64_t)tokens * c->d * sizeof(float);
     if (b->kept) {
-        take_halves(b, a, tokens, mode);
+        take_halves(b, a, tokens, again);
         return;
     }
     const uint32_t n = zl_block_layers(b), kept = b->spec.train ? b->lead : n - 1; /* the first layer that keeps its own */
     const struct zl_lora_layer widest = widest_ranks(b); /* others compute with its buffers */
     zl_acts_take(a, &b->acts[kept], c, &widest, tokens);
     for (uint32_t i = kept + 1; i < n; i++)
-        zl_acts_share(a, &b->acts[i], &b->acts[kept], mode, c, zl_block_lora(b, i), tokens);
+        zl_acts_share(a, &b->acts[i], &b->acts[kept], zl_block_mode(b, again, i), c, zl_block_lora(b, i), tokens);
     /* Forward only: those before it share its buffers; outputs alternate between two. */
     float *y = kept ? zl_arena_take(a, rows) : NULL;
     for (uint32_t i = 0; i < kept; i++) {
@@ -168,10 +168,10 @@ static uint64_t count_work(struct zl_block *b, int64_t tokens)
 }
 
 /* Of one slot; with the working memory where there is only one. */
-static uint64_t count_slot(struct zl_block *b, int64_t tokens, enum zl_recompute mode)
+static uint64_t count_slot(struct zl_block *b, int64_t tokens, struct zl_again again)
 {
     struct zl_arena counter = {0};
-    take_layers(b, &counter, tokens, mode);
+    take_layers(b, &counter, tokens, again);
     if (n_slots(b) == 1)
         take_work(b, &counter, tokens);
     return counter.peak;
@@ -183,9 +183,9 @@ static uint64_t slot_budget(struct zl_block *b)
 {
     const struct zl_block_spec *s = &b->spec;
     if (!s->train || s->keep_tokens <= 0 || s->keep_tokens >= s->tokens)
-        return count_slot(b, s->tokens, s->recompute);
-    uint64_t keep = count_slot(b, s->keep_tokens, s->recompute);
-    uint64_t least = count_slot(b, s->tokens, ZL_RECOMPUTE_FULL);
+        return count_slot(b, s->tokens, (struct zl_again){s->recompute, 0});
+    uint64_t keep = count_slot(b, s->keep_tokens, (struct zl_again){s->recompute, 0});
+    uint64_t least = count_slot(b, s->tokens, (struct zl_again){ZL_RECOMPUTE_FULL, 0});
     return keep > least ? keep : least;
 }
 
@@ -208,20 +208,36 @@ void zl_block_select(struct zl_block *b, uint32_t slot)
 {
     b->slot = slot;
     b->acts = b->all_acts + (size_t)slot * zl_block_layers(b);
-    b->mode = b->modes[slot];
+    b->again = b->agains[slot];
     b->kept = b->all_kept ? b->all_kept + (size_t)slot * zl_block_layers(b) : NULL;
     b->dx = b->kept ? b->gradient : b->spec.train ? b->acts[zl_block_layers(b) - 1].y : NULL;
+}
+
+/* The least computing again that fits a slot. The layer whose buffers others share is never spared: that would save no memory. */
+static struct zl_again least_again(struct zl_block *b, int64_t tokens)
+{
+    struct zl_again again = {b->spec.recompute, 0};
+    while (b->spec.train && again.mode < ZL_RECOMPUTE_FULL && count_slot(b, tokens, again) > b->slot_bytes)
+        again.mode++;
+    if (again.mode == b->spec.recompute)
+        return again;
+    uint32_t too_many = zl_block_layers(b) - b->lead;
+    while (too_many - again.spared > 1) {
+        const uint32_t middle = again.spared + (too_many - again.spared) / 2;
+        if (count_slot(b, tokens, (struct zl_again){again.mode, middle}) > b->slot_bytes)
+            too_many = middle;
+        else
+            again.spared = middle;
+    }
+    return again;
 }
 
 /* Pointers move, nothing is allocated. */
 void zl_block_arrange(struct zl_block *b, int64_t tokens)
 {
-    b->mode = b->spec.recompute;
-    while (b->spec.train && b->mode < ZL_RECOMPUTE_FULL && count_slot(b, tokens, b->mode) > b->slot_bytes)
-        b->mode++;
-    b->modes[b->slot] = b->mode;
+    b->again = b->agains[b->slot] = least_again(b, tokens);
     zl_arena_release(&b->activations, b->fixed_mark + b->slot * b->slot_bytes);
-    take_layers(b, &b->activations, tokens, b->mode);
+    take_layers(b, &b->activations, tokens, b->again);
     b->kept_bytes = zl_arena_mark(&b->activations) - b->fixed_mark - b->slot * b->slot_bytes;
     if (n_slots(b) == 1)
         take_work(b, &b->activations, tokens);
@@ -235,12 +251,12 @@ static int prepare(struct zl_block *b, const struct zl_model *m, const struct zl
     if (layout(b, err))
         return err ? err->code : ZL_EMEMORY;
     b->all_acts = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_acts);
-    b->modes = calloc(n_slots(b), sizeof *b->modes);
+    b->agains = calloc(n_slots(b), sizeof *b->agains);
     b->acts = b->all_acts;
     const bool halves = spec->halves && b->spec.train;
     if (halves)
         b->kept = b->all_kept = calloc((size_t)n_slots(b) * zl_block_layers(b) + 1, sizeof *b->all_kept);
-    return b->all_acts && b->modes && (b->kept || !halves) ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    return b->all_acts && b->agains && (b->kept || !halves) ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
 }
 
 int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
@@ -326,7 +342,7 @@ void zl_block_close(struct zl_block *b)
     zl_lora_free(&b->own);
     zl_lora_free(&b->shadow);
     free(b->all_acts);
-    free(b->modes);
+    free(b->agains);
     free(b->all_kept);
     if (!b->spec.lent_state)
         zl_arena_close(&b->state);

@@ -442,6 +442,40 @@ static void halved_activations_take_half_the_memory_and_give_near_gradients(void
     }
 }
 
+/* However little memory a micro-batch finds, its layers compute again no more than they must, and the gradients stay the same. */
+static void a_larger_micro_batch_computes_again_in_as_many_layers_as_it_must(void **state)
+{
+    (void)state;
+    struct batch batch;
+    struct zl_block whole;
+    const struct zl_block_spec spec = {.n_own = LAYERS, .train = true, .lora = &lora, .seed = 5};
+    uint32_t mixed = 0, least = 0;
+    batch_make(&batch, &model, (int64_t[]){100, 60}, 2, VOCAB, 3);
+    open_block(&whole, &spec);
+    for (uint64_t i = 0; i < whole.n; i++)
+        whole.w[i] += 0.02f * (float)((i * 7919) % 13 - 6.0);
+    loss_of(&whole, &batch, 0.01f, true);
+    for (int64_t keep = 150; keep > 0; keep -= 10) {
+        struct zl_block tight;
+        struct zl_block_spec small = spec;
+        small.keep_tokens = keep;
+        open_block(&tight, &small);
+        memcpy(tight.w, whole.w, whole.n * sizeof *whole.w);
+        loss_of(&tight, &batch, 0.01f, true);
+        const uint32_t now = (uint32_t)tight.again.mode * LAYERS - tight.again.spared;
+        print_message("  memory of %3lld tokens for 160: mode %d, %u layers spared, %.2f of the memory\n", (long long)keep, tight.again.mode,
+                      tight.again.spared, (double)tight.slot_bytes / (double)whole.slot_bytes);
+        assert_memory_equal(tight.g, whole.g, whole.n * sizeof *whole.g);
+        assert_true(now >= least && zl_arena_mark(&tight.activations) - tight.fixed_mark <= tight.slot_bytes);
+        mixed += tight.again.spared > 0;
+        least = now;
+        zl_block_close(&tight);
+    }
+    assert_true(mixed > 1);
+    zl_block_close(&whole);
+    batch_free(&batch);
+}
+
 static void sizes_are_counted_in_64_bits(void **state)
 {
     (void)state;
@@ -544,6 +578,7 @@ int main(void)
         cmocka_unit_test(an_adapter_that_no_gradient_reaches_is_named),
         cmocka_unit_test(labels_outside_the_subset_are_left_out),
         cmocka_unit_test(halved_activations_take_half_the_memory_and_give_near_gradients),
+        cmocka_unit_test(a_larger_micro_batch_computes_again_in_as_many_layers_as_it_must),
         cmocka_unit_test(sizes_are_counted_in_64_bits),
         cmocka_unit_test(scratch_sizes_grow_with_64_bits),
         cmocka_unit_test(packets_and_rings_are_sized_in_64_bits),
