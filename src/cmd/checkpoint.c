@@ -139,6 +139,8 @@ static void print_proof(const struct zl_events_proof *p)
         printf(", %llu left out", (unsigned long long)p->left_out);
     if (p->restored)
         printf(", over %llu restoration%s", (unsigned long long)p->restored, p->restored == 1 ? "" : "s");
+    if (p->torn)
+        printf(", up to where the file was torn when the power went");
     printf("; the counters of %llu checkpoint%s agree\n", (unsigned long long)p->checkpoints, p->checkpoints == 1 ? "" : "s");
 }
 
@@ -150,6 +152,7 @@ static json_t *describe_proof(const struct findings *all)
     if (all->broken.code)
         json_object_set_new(o, "why", zl_inspect_string(all->broken.text));
     json_object_set_new(o, "finished", json_boolean(p->finished));
+    json_object_set_new(o, "torn", json_boolean(p->torn));
     json_object_set_new(o, "steps", zl_json_count(p->steps_done));
     json_object_set_new(o, "micro_batches", zl_json_count(p->micro_batches));
     json_object_set_new(o, "left_out", zl_json_count(p->left_out));

@@ -292,7 +292,7 @@ static char *make_temporary(const char *target)
 
 /* `temporary` takes the place of `target`; where the file system cannot exchange two names there is
  * an instant without a `target`. */
-static int put_in_place(const char *temporary, const char *target, bool exists,
+static int put_in_place(const char *temporary, const char *target, const char *folder, bool exists,
                         struct zl_error *err)
 {
     char *old = NULL;
@@ -308,6 +308,8 @@ static int put_in_place(const char *temporary, const char *target, bool exists,
                 rename(old, target);
         }
     }
+    if (!rc) /* on the disk before the old one goes: a power cut could take both otherwise */
+        rc = zl_folder_sync(folder, err);
     if (!rc && exists)
         remove_folder(old ? old : temporary);
     free(old);
@@ -378,10 +380,8 @@ int zl_adapter_write(const char *dir, const struct zl_adapter_config *c, const s
     if (!config || !tensors)
         rc = zl_fail(err, ZL_EMEMORY, "%s: no memory to write it", dir);
     if (rc || (rc = write_config(config, c, a, err)) || (rc = write_tensors(tensors, a, err)) ||
-        (rc = put_in_place(temporary, target, exists, err)))
+        (rc = put_in_place(temporary, target, folder, exists, err)))
         remove_folder(temporary);
-    else
-        rc = zl_folder_sync(folder, err);
 out:
     free(config);
     free(tensors);

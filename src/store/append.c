@@ -85,8 +85,14 @@ int zl_append_cut(struct zl_append *l, uint64_t bytes, struct zl_error *err)
     l->n = 0;
     l->lost = 0;
     l->reason = 0;
-    return ftruncate(l->fd, (off_t)bytes) ? zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be cut to %llu bytes", l->path, (unsigned long long)bytes)
-                                          : 0;
+    /* on the disk before anything is appended: a power cut could mix what follows with what was there otherwise */
+    const bool cut = ftruncate(l->fd, (off_t)bytes) == 0 && (fsync(l->fd) == 0 || errno == EINVAL);
+    return cut ? 0 : zl_fail_errno(err, ZL_ESYSTEM, "%s cannot be cut to %llu bytes", l->path, (unsigned long long)bytes);
+}
+
+bool zl_append_is_torn(const char *line, size_t bytes)
+{
+    return memchr(line, 0, bytes) != NULL;
 }
 
 int zl_append_close(struct zl_append *l, struct zl_error *err)

@@ -30,8 +30,12 @@ bool zl_append_line(struct zl_append *l, const char *text, size_t bytes);
 /* Try again, and ask the system to put what the file holds onto the disk. False: something waits, or the system refused. */
 bool zl_append_sync(struct zl_append *l);
 
-/* Cut to so many bytes; what waits is dropped. */
+/* Cut to so many bytes, on the disk; what waits is dropped. */
 int zl_append_cut(struct zl_append *l, uint64_t bytes, struct zl_error *err);
+
+/* A line of such a file that the power went under: a file system that loses a write and keeps one behind it leaves zeros. Lines behind it may be
+ * missing, those before the last sync are not. */
+bool zl_append_is_torn(const char *line, size_t bytes);
 
 /* A last try; ZL_ESYSTEM when lines are missing. */
 int zl_append_close(struct zl_append *l, struct zl_error *err);

@@ -236,25 +236,36 @@ static int move(int folder, const char *run_dir, const char *from, const char *t
     return 0;
 }
 
-static int set_aside(int folder, const char *run_dir, const struct zl_generation_name *list, uint64_t n, uint64_t target,
-                     uint64_t *count, struct zl_error *err)
+static int sync_names(int folder, const char *run_dir, struct zl_error *err)
+{
+    return fsync(folder) && errno != EINVAL ? zl_fail_errno(err, ZL_ESYSTEM, "cannot sync %s/" ZL_CHECKPOINTS, run_dir) : 0;
+}
+
+/* Whatever interrupts this, a power cut that loses any of its unsynced renames too, the newest is still the one that was, or the target
+ * already: the target gets its name back first, those between go next, and the newest goes last, once all of that is on the disk. */
+static int set_aside(int folder, const char *run_dir, const struct zl_generation_name *list, uint64_t target, uint64_t *count,
+                     struct zl_error *err)
 {
     char to[96];
     int rc = 0;
-    for (uint64_t i = 0; i < n && list[i].generation > list[target].generation && !rc; i++) {
-        if (list[i].aside)
-            continue;
-        snprintf(to, sizeof to, "%s" ZL_SUFFIX_ASIDE, list[i].name);
-        rc = move(folder, run_dir, list[i].name, to, err);
-        *count += rc == 0;
-    }
-    if (!rc && list[target].aside) {
+    if (list[target].aside) {
         zl_generation_name(to, list[target].generation, list[target].step);
         rc = move(folder, run_dir, list[target].name, to, err);
     }
-    if (!rc && fsync(folder) && errno != EINVAL)
-        rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot sync %s/" ZL_CHECKPOINTS, run_dir);
-    return rc;
+    uint64_t newest = 0;
+    while (newest < target && list[newest].aside)
+        newest++;
+    for (uint64_t i = target; i-- > newest && !rc;) {
+        if (list[i].aside)
+            continue;
+        if (i == newest)
+            rc = sync_names(folder, run_dir, err);
+        snprintf(to, sizeof to, "%s" ZL_SUFFIX_ASIDE, list[i].name);
+        if (!rc)
+            rc = move(folder, run_dir, list[i].name, to, err);
+        *count += rc == 0;
+    }
+    return rc ? rc : sync_names(folder, run_dir, err);
 }
 
 int zl_generation_restore(const char *run_dir, uint64_t generation, uint64_t *count, struct zl_error *err)
@@ -277,7 +288,7 @@ int zl_generation_restore(const char *run_dir, uint64_t generation, uint64_t *co
     if (!rc && folder < 0)
         rc = zl_fail_errno(err, ZL_ESYSTEM, "cannot open %s/" ZL_CHECKPOINTS, run_dir);
     if (!rc)
-        rc = set_aside(folder, run_dir, list, n, target, count, err);
+        rc = set_aside(folder, run_dir, list, target, count, err);
     if (folder >= 0)
         close(folder);
     free(list);

@@ -136,13 +136,15 @@ int zl_run_begin(struct zl_run *r, struct zl_error *err)
     return rc ? rc : zl_append_cut(&r->events, 0, err);
 }
 
-/* Keep lines of `text` in place, moved together; returns how many bytes they have. *prefix: they are the text's beginning. */
+/* Keep lines of `text` up to one that is torn in place, moved together; returns how many bytes they have. *prefix: they are the text's beginning. */
 static size_t choose(char *text, size_t n, bool (*keep)(void *context, const json_t *line), void *context, bool *prefix)
 {
     size_t kept = 0;
     *prefix = true;
     for (char *line = text, *end; (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1) {
         const size_t length = (size_t)(end + 1 - line);
+        if (zl_append_is_torn(line, length))
+            break;
         json_t *object = json_loadb(line, length, 0, NULL);
         const bool wanted = keep(context, json_is_object(object) ? object : NULL);
         json_decref(object);

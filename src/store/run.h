@@ -43,8 +43,8 @@ bool zl_run_has_adapter(const struct zl_run *r);
  * until the new one replaces it. */
 int zl_run_begin(struct zl_run *r, struct zl_error *err);
 
-/* It goes on: keep of the metrics the lines that `keep` wants (NULL: what is no JSON object), all that stands behind the last whole line
- * goes. Of the events only such a rest goes. */
+/* It goes on: keep of the metrics the lines that `keep` wants (NULL: what is no JSON object), all that stands behind the last whole line,
+ * or from the first torn one (append.h) on, goes. Of the events only such a rest goes. */
 int zl_run_resume(struct zl_run *r, bool (*keep)(void *context, const json_t *line), void *context, struct zl_error *err);
 
 /* The folder is still there under its name. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "store/append.h"
 #include "store/generation.h"
 #include "train/standing.h"
 
@@ -268,11 +269,16 @@ static int compare_checkpoints(struct ledger *l, const char *run_dir)
     return rc;
 }
 
+/* What was written when the power went is not part of it: a rest without a newline, a line with zeros and all behind it. */
 static int read_lines(struct ledger *l, char *text, size_t n)
 {
     int rc = 0;
     for (char *line = text, *end; !rc && (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1) {
         json_t *o = json_loadb(line, (size_t)(end - line), 0, NULL);
+        if (zl_append_is_torn(line, (size_t)(end - line))) {
+            l->proof->torn = true;
+            break;
+        }
         l->proof->lines++;
         rc = json_is_object(o) ? take(l, o) : refuse(l, "is no JSON object");
         json_decref(o);

@@ -14,6 +14,7 @@
 struct zl_events_proof {
     bool any;             /* there is such a file with something in it */
     bool finished;        /* the run came to its end */
+    bool torn;            /* its end was lost when the power went */
     uint64_t lines;
     uint64_t steps_done, steps;
     uint64_t micro_batches; /* of the steps that are whole, each updated once in each stage */

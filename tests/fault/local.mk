@@ -23,6 +23,17 @@ tests_fault_test_bit_flips_CFLAGS = $(store_cflags)
 tests_fault_test_bit_flips_CPPFLAGS = $(store_cppflags)
 tests_fault_test_bit_flips_LDADD = $(L_STORE) $(CMOCKA_LIBS)
 
+# The rest of what is written under a run's folder, recorded at the calls of the system.
+check_PROGRAMS += tests/fault/test-power-loss
+TESTS += tests/fault/test-power-loss
+tests_fault_test_power_loss_SOURCES = tests/fault/test-power-loss.c tests/fault/power.h $(store_headers)
+tests_fault_test_power_loss_CFLAGS = $(store_cflags) $(JANSSON_CFLAGS) -fno-builtin -U_FORTIFY_SOURCE
+tests_fault_test_power_loss_CPPFLAGS = $(store_cppflags)
+tests_fault_test_power_loss_LDADD = $(L_TRAIN) $(CMOCKA_LIBS)
+tests_fault_test_power_loss_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=openat,--wrap=write,--wrap=ftruncate,--wrap=fsync \
+	-Wl,--wrap=fdatasync,--wrap=mkdir,--wrap=rmdir,--wrap=unlink,--wrap=unlinkat \
+	-Wl,--wrap=rename,--wrap=renameat,--wrap=renameat2
+
 # For the script: a writer to be hindered, and what hinders it.
 check_PROGRAMS += tests/fault/write-checkpoints
 tests_fault_write_checkpoints_SOURCES = tests/fault/write-checkpoints.c $(store_headers)
