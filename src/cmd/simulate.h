@@ -4,11 +4,14 @@
 
 #include "cmd/entry.h"
 #include "sim/scene.h"
+#include "train/options.h"
 
 struct zl_simulate_options {
     struct zl_strings schedules;
     uint64_t stages, micro, steps, interleave, ring_depth, window;
     enum zl_placement placement; /* spread or stacked */
+    uint64_t lag;
+    enum zl_switch replay;
     enum zl_readout_kind readout;
     uint64_t look_ahead, layers;
     struct zl_numbers bounds, freeze;

@@ -15,6 +15,7 @@
 
 #define FIELD(f) .offset = offsetof(struct zl_simulate_options, f)
 
+static const char *const switches[] = {[ZL_OFF] = "off", [ZL_ON] = "on", NULL};
 static const char *const placements[] = {[ZL_PLACEMENT_AUTO] = "auto", [ZL_PLACEMENT_SPREAD] = "spread", [ZL_PLACEMENT_STACKED] = "stacked",
                                          NULL};
 
@@ -67,6 +68,21 @@ static const struct zl_option options[] = {
      .max = 64,
      .also = "virtual-stages virtual-pipeline",
      .help = "With 1f1b: each stage holds so many parts of the model, taken in turn."},
+    {.name = "lag",
+     .arg = "NUMBER",
+     .kind = ZL_OPTION_COUNT,
+     FIELD(lag),
+     .fallback = "2",
+     .min = 1,
+     .max = ZL_LAG_MAX,
+     .also = "staleness delay",
+     .help = "With async: micro-batches that a stage is ahead of the next one, by which gradients come late over each boundary."},
+    {.name = "replay",
+     .kind = ZL_OPTION_CHOICE,
+     FIELD(replay),
+     .choices = switches,
+     .fallback = "off",
+     .help = "With async, on: of micro-batches that wait only a stage's input is kept, and the forward is made again before the backward."},
     {.name = "ring-depth",
      .arg = "NUMBER",
      .kind = ZL_OPTION_COUNT,
@@ -203,7 +219,7 @@ static const struct zl_option options[] = {
      FIELD(input_memory),
      .fallback = "64K",
      .max = 1e15,
-     .help = "A stage's input, which is all that async keeps of a micro-batch that waits."},
+     .help = "A stage's input, which is all that async:replay=on keeps of a micro-batch that waits."},
 
     {.name = "cores",
      .arg = "NUMBER",
@@ -267,7 +283,7 @@ static int take_schedule(struct zl_scene *s, const struct zl_entry *e, struct zl
     char known[128] = "";
     for (int i = 0; zl_schedule_names[i]; i++) {
         if (strcmp(zl_schedule_names[i], e->schedule) == 0) {
-            s->schedule = &zl_schedules[i];
+            s->kind = (enum zl_schedule_kind)i;
             return 0;
         }
         size_t n = strlen(known);
@@ -331,7 +347,8 @@ static int fill(struct zl_simulation *x, struct zl_memory *m, struct zl_error *e
     int rc = take_schedule(s, &x->entry, err);
     if (rc)
         return rc;
-    const bool interleaved = s->schedule == &zl_schedules[ZL_SCHEDULE_1F1B];
+    s->schedule = zl_schedule_make(s->kind, (uint32_t)o->lag, o->replay == ZL_ON);
+    const bool interleaved = s->kind == ZL_SCHEDULE_1F1B;
     if (ZL_GIVEN(o, cores) && ZL_GIVEN(o, core_groups))
         return zl_fail(err, ZL_EUSAGE, "--cores and --core-groups both say which cores there are; give one of them");
     s->stages = o->stages;
@@ -356,7 +373,7 @@ static int fill(struct zl_simulation *x, struct zl_memory *m, struct zl_error *e
     s->n_freeze = (uint32_t)o->freeze.n;
     s->cores = (uint32_t)(o->cores ? o->cores : o->stages);
     s->serial = o->serial;
-    const uint64_t stages = s->schedule->single ? 1 : s->stages * s->interleave;
+    const uint64_t stages = s->schedule.single ? 1 : s->stages * s->interleave;
     rc = take_groups(s, &o->core_groups, err);
     if (!rc)
         rc = take_costs(&o->forward, "forward", stages, &s->forward_ns, m, err);

@@ -159,6 +159,7 @@ enum {
     WITHOUT_LOCAL_LOSSES,
     WITHOUT_INTERLEAVING,
     WITHOUT_STASH,
+    WITHOUT_LAG,
     WITH_ONE_STAGE,
     WITH_EXACT_LAYERS, WITHOUT_SHADOW,
     WITHOUT_EVALUATION,
@@ -180,6 +181,7 @@ static const struct {
                               {"freeze", "readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
+    [WITHOUT_LAG] = {"without --schedule async", {"lag", "replay"}},
     [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight", "ring-depth"}},
     [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
@@ -215,6 +217,7 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITHOUT_LOCAL_LOSSES] = !bp && !schedule->local,
         [WITHOUT_INTERLEAVING] = o->schedule != ZL_SCHEDULE_1F1B,
         [WITHOUT_STASH] = o->schedule != ZL_SCHEDULE_PIPEDREAM,
+        [WITHOUT_LAG] = o->schedule != ZL_SCHEDULE_ASYNC,
         [WITH_ONE_STAGE] = one && schedule->local,
         [WITH_EXACT_LAYERS] = schedule->local && !one && exact,
         [WITHOUT_SHADOW] = schedule->local && !one && !exact && o->readout != ZL_READOUT_SHADOW,
@@ -247,6 +250,10 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
     if (o->schedule != ZL_SCHEDULE_1F1B)
         o->interleave = 1;
     o->vertical_sync = o->vertical_sync && o->schedule == ZL_SCHEDULE_PIPEDREAM;
+    if (o->schedule != ZL_SCHEDULE_ASYNC) {
+        o->lag = 1;
+        o->replay = ZL_OFF;
+    }
     if (!schedule->local)
         o->freeze = (struct zl_numbers){0};
     if (!schedule->local || o->stages == 1 || exact_layers(o))

@@ -125,7 +125,8 @@ static void describe(struct zl_stage *s, const struct zl_model *m, const struct 
                            .anchored = o->anchor && zl_pipeline_anchored(p, k, o->schedule),
                            .in_layout = layout_of(m, p, o, k),
                            .out_layout = layout_of(m, p, o, k + 1),
-                           .ahead = p->cut[k].frozen ? 0 : o->schedule->ahead(k, p->n),
+                           .ahead = p->cut[k].frozen ? 0 : zl_schedule_ahead(o->schedule, k, p->n),
+                           .ahead_behind = k + 1 < p->n ? zl_schedule_ahead(o->schedule, k + 1, p->n) : 0,
                            .in_flight = in_flight(p, o, k)};
     s->block.model = m;
     s->block.spec = zl_pipeline_block(p, k, o);

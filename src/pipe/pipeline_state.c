@@ -107,7 +107,7 @@ static int fill_ring(struct zl_pipeline *l, uint32_t k, const struct content *c,
 static int check(const struct zl_stage *s, uint32_t k, bool halted, struct zl_error *err)
 {
     const uint64_t finished = s->state.finished + s->state.n, waits = halted && s->state.n == 0; /* for the norm of all stages */
-    const bool sound = s->state.n <= s->in_flight && s->state.first < s->in_flight && s->state.has_early <= (s->early != NULL) &&
+    const bool sound = s->state.n <= s->in_flight && s->state.first < s->in_flight && s->state.n_early <= s->early_most &&
                        (finished == s->state.forwarded || finished + waits == s->state.forwarded);
     return sound ? 0 : zl_fail(err, ZL_EINPUT, "the state of stage %u contradicts itself", k);
 }

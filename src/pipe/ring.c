@@ -180,6 +180,14 @@ void *zl_ring_try_peek(struct zl_ring *r, int64_t timeout_ns)
     return v == READY ? slot(r, c) : NULL;
 }
 
+void *zl_ring_look(struct zl_ring *r, uint32_t i)
+{
+    const uint32_t head = atomic_load_explicit(&r->producer.word, memory_order_acquire);
+    if (head & ABORTED)
+        return NULL;
+    return ((head & ~FLAGS) - count(&r->consumer)) / STEP > i ? zl_ring_unread_at(r, i) : NULL;
+}
+
 void *zl_ring_reserve(struct zl_ring *r)
 {
     return zl_ring_try_reserve(r, -1);

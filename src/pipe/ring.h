@@ -26,6 +26,8 @@ void zl_ring_release(struct zl_ring *r);
 /* As reserve/peek but wait at most timeout_ns (0: only look; < 0: no limit). NULL: not ready, or it never will be. */
 void *zl_ring_try_reserve(struct zl_ring *r, int64_t timeout_ns);
 void *zl_ring_try_peek(struct zl_ring *r, int64_t timeout_ns);
+/* Consumer: the i-th slot behind the one that peek gives, if it is there by now; it does not wait. Valid until it is released. */
+void *zl_ring_look(struct zl_ring *r, uint32_t i);
 /* Never will be, for the consumer: aborted, or closed and drained. For the producer: closed or aborted. */
 int zl_ring_is_done(const struct zl_ring *r);
 int zl_ring_is_closed(const struct zl_ring *r);

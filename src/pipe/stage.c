@@ -13,7 +13,7 @@ static bool neighbour_gone(const struct zl_stage *s)
 
 static bool has_gradient(struct zl_stage *s)
 {
-    s->gradient = s->state.has_early ? (struct zl_gradient *)(void *)s->early : zl_ring_try_peek(s->back_in, 0);
+    s->gradient = s->state.n_early ? (struct zl_gradient *)(void *)s->early : zl_ring_try_peek(s->back_in, 0);
     return s->gradient != NULL;
 }
 
@@ -75,7 +75,7 @@ enum zl_stage_next zl_stage_next(struct zl_stage *s)
         s->closed = true;
         return s->state.n ? next_backward(s) : ZL_STAGE_DONE;
     }
-    if (s->front->kind == ZL_MARK && zl_stage_gradient_on_its_way(s) && !has_gradient(s))
+    if (s->front->kind == ZL_MARK && !zl_stage_sees_early(s))
         return await_gradient(s);
     if (!has_room(s))
         return ZL_STAGE_WAITS_SPACE;

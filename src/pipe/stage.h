@@ -43,7 +43,7 @@ struct zl_stage_state {
     uint64_t forwarded;   /* micro-batches of training that have gone forward, of the whole run */
     uint64_t finished;    /* and whose backward is done and reported: their gradients are in the weights or in the sum so far, once each */
     uint32_t first, n;    /* of the micro-batches that wait for their backward: a ring of `in_flight` places */
-    uint32_t has_early;   /* the next gradient is in `early`: it was in its ring when the checkpoint was made */
+    uint32_t n_early;     /* the next gradients are in `early`: they were in their ring when the checkpoint was made */
     uint32_t reserved;
 };
 
@@ -56,7 +56,7 @@ enum zl_stage_section {
     ZL_SECTION_GRADIENT, /* from here on behind a step only where the pipeline never runs empty: the sum so far */
     ZL_SECTION_STASH,    /* the packets that wait for their backward */
     ZL_SECTION_PLACES,   /* struct zl_pending of each place */
-    ZL_SECTION_EARLY,    /* a gradient on its way */
+    ZL_SECTION_EARLY,    /* gradients on their way */
     ZL_SECTION_OLDER,    /* older weights that some of them need */
     ZL_SECTION_VERSIONS, /* and their numbers */
     ZL_SECTION_FLOW,     /* from here on only of a pipeline that was halted anywhere: struct zl_stage_flow */
@@ -109,10 +109,12 @@ struct zl_stage {
     struct zl_gradient *gradient, *back_room;
     struct zl_packet_layout in_layout, out_layout;
     uint32_t ahead, in_flight;     /* see pipe/schedule.h */
+    uint32_t ahead_behind;         /* of the stage behind */
     struct zl_pending *pending;    /* [in_flight] */
     unsigned char *stash;          /* [in_flight][stash_bytes]: their packets; NULL where the input ring holds the only one */
     uint64_t stash_bytes;
-    unsigned char *early;          /* gradient_bytes */
+    unsigned char *early;          /* [early_most][gradient_bytes], the next one first */
+    uint32_t early_most;
     uint64_t gradient_bytes;
     struct zl_older {
         uint32_t n;

@@ -87,8 +87,8 @@ void zl_stage_evaluate(struct zl_stage *s);
 
 /* ---- markers: stage_mark.c ------------------------------------------------------------------------ */
 
-/* Gradients that are on their way when a marker passes: a part of the state. */
-bool zl_stage_gradient_on_its_way(const struct zl_stage *s);
+/* Whether all gradients are there that are a part of the state when a marker passes. */
+bool zl_stage_sees_early(struct zl_stage *s);
 void zl_stage_mark(struct zl_stage *s);
 
 #endif

@@ -91,8 +91,8 @@ static void differentiate(struct zl_stage *s, struct zl_packet *p, uint32_t plac
         }
     } else if (s->back_in) {
         zl_block_backward(&s->block, slot, &tok, (const float *)(const void *)((unsigned char *)s->gradient + ZL_GRADIENT_AT));
-        if (s->state.has_early)
-            s->state.has_early = 0;
+        if (s->state.n_early) /* as after a resume only */
+            memmove(s->early, s->early + s->gradient_bytes, --s->state.n_early * s->gradient_bytes);
         else
             release(s->back_in, s->behind);
     }

@@ -16,10 +16,10 @@ static bool stashes(const struct zl_stage *s)
     return s->in_flight > 1;
 }
 
-/* Where a gradient from behind can be on its way when a marker passes. */
-static bool has_early(const struct zl_stage *s)
+/* Gradients from behind that can be on their way when a marker passes. */
+static uint32_t early_most(const struct zl_stage *s)
 {
-    return !s->schedule->local && !s->last && !s->schedule->flush;
+    return s->schedule->local || s->last || s->schedule->flush || s->ahead < s->ahead_behind ? 0 : s->ahead - s->ahead_behind;
 }
 
 static void take(struct zl_stage *s, struct zl_arena *a)
@@ -34,8 +34,9 @@ static void take(struct zl_stage *s, struct zl_arena *a)
     }
     if (!s->schedule->local && !s->last) {
         s->gradient_bytes = ZL_GRADIENT_AT + (uint64_t)s->block.spec.tokens * d * sizeof(float);
-        if (has_early(s))
-            s->early = zl_arena_take(a, s->gradient_bytes);
+        s->early_most = early_most(s);
+        if (s->early_most)
+            s->early = zl_arena_take(a, s->early_most * s->gradient_bytes);
     }
     if (keeps_older(s)) {
         s->older.n = s->vertical_sync ? 2 * s->n_stages : s->in_flight; /* the first stage updates last: it lags by as many stages */
@@ -78,7 +79,7 @@ unsigned zl_stage_parts(struct zl_stage *s, bool halted, struct zl_stage_part pa
         {ZL_SECTION_GRADIENT, s->block.g, trains && under_way ? vector : 0},
         {ZL_SECTION_STASH, s->stash, waits ? s->in_flight * s->stash_bytes : 0},
         {ZL_SECTION_PLACES, s->pending, waits ? s->in_flight * sizeof *s->pending : 0},
-        {ZL_SECTION_EARLY, s->early, has_early(s) ? s->gradient_bytes : 0},
+        {ZL_SECTION_EARLY, s->early, early_most(s) * s->gradient_bytes},
         {ZL_SECTION_OLDER, s->older.w, s->older.n * vector},
         {ZL_SECTION_VERSIONS, s->older.version, s->older.n * sizeof *s->older.version},
         {ZL_SECTION_FLOW, &s->flow, halted ? sizeof s->flow : 0},

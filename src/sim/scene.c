@@ -5,18 +5,18 @@
 
 static bool is_sweep(const struct zl_scene *s)
 {
-    return s->schedule == &zl_schedules[ZL_SCHEDULE_SWEEP];
+    return s->kind == ZL_SCHEDULE_SWEEP;
 }
 
 static uint64_t all_stages(const struct zl_scene *s)
 {
-    return s->schedule->single ? 1 : s->stages * s->interleave;
+    return s->schedule.single ? 1 : s->stages * s->interleave;
 }
 
 static int cut(const struct zl_scene *s, struct zl_partition *p, struct zl_error *err)
 {
     const uint64_t n = all_stages(s);
-    const bool single = s->schedule->single, local = s->schedule->local;
+    const bool single = s->schedule.single, local = s->schedule.local;
     if (n > ZL_STAGES_MAX)
         return zl_fail(err, ZL_EUSAGE, "%llu stages are more than %d", (unsigned long long)n, ZL_STAGES_MAX);
     if (s->n_bounds && s->n_bounds != n && !single)
@@ -28,7 +28,7 @@ static int cut(const struct zl_scene *s, struct zl_partition *p, struct zl_error
         .look_ahead = (uint32_t)(s->look_ahead > s->layers ? s->layers : s->look_ahead),
         .bounds = single || !s->n_bounds ? NULL : s->bounds,
         .tail = local ? 0 : s->readout_ns / (s->layer_ns * (1 + s->backward)),
-        .front = s->schedule->weights == ZL_WEIGHTS_REPLAYED ? (2 + s->backward) / (1 + s->backward) : 1,
+        .front = s->schedule.weights == ZL_WEIGHTS_REPLAYED ? (2 + s->backward) / (1 + s->backward) : 1,
         .freeze = local ? s->freeze : NULL,
         .n_freeze = local ? s->n_freeze : 0,
     };
@@ -62,7 +62,7 @@ static struct work work_of(const struct zl_scene *s, const struct zl_partition *
 {
     const struct zl_cut *c = &p->cut[k];
     const double own = c->n_own, ahead = c->n_shadow;
-    const bool has_loss = k + 1 == p->n || (s->schedule->local && !c->frozen);
+    const bool has_loss = k + 1 == p->n || (s->schedule.local && !c->frozen);
     return (struct work){
         .forward = s->forward_ns ? s->forward_ns[k] : own * s->layer_ns,
         .loss = s->loss_ns ? s->loss_ns[k] : has_loss ? ahead * s->layer_ns + s->readout_ns : 0,
@@ -96,7 +96,7 @@ static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_e
 {
     struct zl_places places;
     const uint32_t n = plan->partition.n;
-    const bool together = is_sweep(s) || s->schedule->single || s->placement == ZL_PLACEMENT_STACKED;
+    const bool together = is_sweep(s) || s->schedule.single || s->placement == ZL_PLACEMENT_STACKED;
     const uint32_t teams = s->n_groups ? s->n_groups : s->cores;
     if (s->n_groups > s->stages && !together)
         return zl_fail(err, ZL_EUSAGE, "%u core groups are more than the %llu stages; a group without a stage would do nothing",
@@ -139,9 +139,9 @@ int zl_scene_plan(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_
     struct zl_sim_request *r = &plan->request;
     *r = (struct zl_sim_request){.micro = s->micro,
                                  .steps = s->steps,
-                                 .local = s->schedule->local,
-                                 .flush = s->schedule->flush,
-                                 .replay = s->schedule->weights == ZL_WEIGHTS_REPLAYED,
+                                 .local = s->schedule.local,
+                                 .flush = s->schedule.flush,
+                                 .replay = s->schedule.weights == ZL_WEIGHTS_REPLAYED,
                                  .ring_depth = s->ring_depth,
                                  .window = is_sweep(s) ? s->window : 0};
     int rc = cut(s, &plan->partition, err);
@@ -153,7 +153,7 @@ int zl_scene_plan(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_
     if (is_sweep(s) && r->ring_depth < s->window * s->micro)
         r->ring_depth = s->window * s->micro; /* on the disk there is room for a window */
     for (uint32_t k = 0; k < r->stages; k++) {
-        const uint32_t ahead = s->schedule->ahead(k, r->stages);
+        const uint32_t ahead = zl_schedule_ahead(&s->schedule, k, r->stages);
         r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
         r->frozen[k] = plan->partition.cut[k].frozen;
         r->cost[k] = cost_of(s, plan, k);

@@ -18,7 +18,8 @@ struct zl_sim_group {
 };
 
 struct zl_scene {
-    const struct zl_schedule *schedule;
+    enum zl_schedule_kind kind;
+    struct zl_schedule schedule;
     uint64_t window; /* of steps, of a sweep */
     uint64_t stages, interleave; /* interleave: parts of the model a stage, >= 1 */
     uint64_t micro, steps, ring_depth;

@@ -132,20 +132,20 @@ int zl_costs_measure(const struct zl_setup *s, struct zl_costs *c, struct zl_err
     return 0;
 }
 
-static double readout_of(const struct zl_costs *c, const struct zl_setup *s, const struct zl_schedule *schedule, uint32_t k)
+static double readout_of(const struct zl_costs *c, const struct zl_setup *s, uint32_t k)
 {
     if (k + 1 == s->partition.n)
         return c->last_readout;
-    return schedule->local && !s->partition.cut[k].frozen ? c->local_readout : 0;
+    return s->schedule.local && !s->partition.cut[k].frozen ? c->local_readout : 0;
 }
 
-double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, const struct zl_schedule *schedule, uint32_t k)
+double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, uint32_t k)
 {
     const struct zl_cut *cut = &s->partition.cut[k];
     const double layers = (double)cut->n_own + cut->n_shadow;
     if (k < s->n_cached)
         return HANDING_ON * layers * c->layer_forward;
-    return layers * c->layer_forward + (cut->frozen ? 0 : (layers - cut->lead) * c->layer_backward) + readout_of(c, s, schedule, k);
+    return layers * c->layer_forward + (cut->frozen ? 0 : (layers - cut->lead) * c->layer_backward) + readout_of(c, s, k);
 }
 
 static uint64_t ns(const struct zl_costs *c, int cores, double work)
@@ -153,9 +153,9 @@ static uint64_t ns(const struct zl_costs *c, int cores, double work)
     return (uint64_t)(work * (c->serial + (1 - c->serial) / cores) + 0.5);
 }
 
-int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, const struct zl_schedule *schedule, double *tokens_per_second,
-                   struct zl_error *err)
+int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, double *tokens_per_second, struct zl_error *err)
 {
+    const struct zl_schedule *schedule = &s->schedule;
     const struct zl_data_order *o = &s->order;
     const double tokens = o->n_micro ? mean_tokens(o) : 1;
     const uint64_t steps = 12, micro = o->n_steps ? (o->n_micro + o->n_steps / 2) / o->n_steps : s->pipeline.micro_per_step;
@@ -165,13 +165,13 @@ int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, const str
     for (uint32_t k = 0; !rc && k < s->partition.n; k++) {
         const struct zl_cut *cut = &s->partition.cut[k];
         const int cores = s->groups[s->places.worker_of[k]].n;
-        const uint32_t ahead = schedule->ahead(k, s->partition.n);
+        const uint32_t ahead = zl_schedule_ahead(schedule, k, s->partition.n);
         const double backward = cut->frozen ? 0 : ((double)cut->n_own - cut->lead + cut->n_shadow) * c->layer_backward;
         r->worker[k] = s->places.worker_of[k];
         r->frozen[k] = cut->frozen;
         r->ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
         r->cost[k].forward_ns = ns(c, cores, tokens * cut->n_own * c->layer_forward * (k < s->n_cached ? HANDING_ON : 1));
-        r->cost[k].loss_ns = ns(c, cores, tokens * (cut->n_shadow * c->layer_forward + readout_of(c, s, schedule, k)));
+        r->cost[k].loss_ns = ns(c, cores, tokens * (cut->n_shadow * c->layer_forward + readout_of(c, s, k)));
         r->cost[k].backward_ns = ns(c, cores, tokens * backward);
     }
     if (!rc) {

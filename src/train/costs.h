@@ -20,10 +20,9 @@ void zl_costs_estimate(const struct zl_setup *s, struct zl_costs *c);
 int zl_costs_measure(const struct zl_setup *s, struct zl_costs *c, struct zl_error *err);
 
 /* The steps of a run with the setup's cut, places and groups, on paper: tokens a second. */
-int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, const struct zl_schedule *schedule, double *tokens_per_second,
-                   struct zl_error *err);
+int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, double *tokens_per_second, struct zl_error *err);
 
 /* Work of a stage on a micro-batch of `tokens`, on one core. */
-double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, const struct zl_schedule *schedule, uint32_t stage);
+double zl_costs_of_stage(const struct zl_costs *c, const struct zl_setup *s, uint32_t stage);
 
 #endif

@@ -127,6 +127,8 @@ json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options
         {"--anchor", json_boolean(s->n_anchored > 0)},
         {"--belief-weight", json_real(o->belief_weight)},
         {"--vertical-sync", json_boolean(o->vertical_sync)},
+        {"--lag", zl_json_count(s->schedule.lag)},
+        {"--replay", json_boolean(s->schedule.weights == ZL_WEIGHTS_REPLAYED)},
         {"--spill-type", json_string(zl_spill_type_names[o->schedule == ZL_SCHEDULE_SWEEP || s->n_cached || s->n_anchored ? o->spill_type : ZL_SPILL_F32])},
         {"--activations", json_string(zl_activations_names[o->activations])},
         {"--preset", zl_json_count((uint64_t)o->preset)},

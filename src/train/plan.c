@@ -210,7 +210,7 @@ static int print_schedules(const struct zl_setup *s, const struct zl_train_optio
             other.bounds = (struct zl_numbers){0};
         rc = zl_setup_variant(&v, s, &other, err);
         if (!rc)
-            rc = zl_costs_speed(&costs, &v, &zl_schedules[other.schedule], &speed, err);
+            rc = zl_costs_speed(&costs, &v, &speed, err);
         if (!rc) {
             uint64_t waiting = 0;
             for (uint32_t k = 0; k < v.partition.n; k++)

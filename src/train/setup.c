@@ -91,7 +91,8 @@ static uint32_t exact_last(const struct zl_train_options *o, uint32_t layers)
 
 static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wanted, struct zl_error *err)
 {
-    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    s->schedule = zl_schedule_make(o->schedule, (uint32_t)o->lag, o->replay == ZL_ON);
+    const struct zl_schedule *schedule = &s->schedule;
     const uint32_t layers = s->corpus.model.config.layers;
     const uint64_t parts = o->interleave > 1 ? o->interleave : 1;
     const uint64_t stages = schedule->single ? 1 : wanted > ZL_STAGES_MAX ? ZL_STAGES_MAX + 1 : wanted * parts;
@@ -163,21 +164,19 @@ static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, s
 /* Stages on workers, and the cores on the workers so that the slowest is as fast as can be. */
 static int place(struct zl_setup *s, const struct zl_train_options *o, enum zl_placement placement, struct zl_error *err)
 {
-    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     const uint32_t round = o->interleave > 1 ? s->partition.n / (uint32_t)o->interleave : s->partition.n;
     double work[ZL_STAGES_MAX] = {0};
     struct zl_costs costs;
     zl_places_choose(&s->places, placement, s->partition.n, round, (uint32_t)s->threads);
     zl_costs_estimate(s, &costs);
     for (uint32_t k = 0; k < s->partition.n; k++)
-        work[s->places.worker_of[k]] += zl_costs_of_stage(&costs, s, schedule, k);
+        work[s->places.worker_of[k]] += zl_costs_of_stage(&costs, s, k);
     return zl_cores_divide(&s->cores, s->threads, (int)s->places.n_workers, work, s->groups, err);
 }
 
 /* Where the caller left it open: what the costs say is faster, and of two that are about as fast the one that needs less memory. */
 static int choose_places(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
-    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
     s->placement = o->schedule == ZL_SCHEDULE_SWEEP ? ZL_PLACEMENT_STACKED : o->placement;
     if (s->placement != ZL_PLACEMENT_AUTO)
         return place(s, o, s->placement, err);
@@ -190,13 +189,13 @@ static int choose_places(struct zl_setup *s, const struct zl_train_options *o, s
     s->pipeline.micro_per_step = larger(1, s->batch_tokens / larger(1, o->micro_batch_tokens));
     int rc = place(s, o, ZL_PLACEMENT_STACKED, err);
     if (!rc)
-        rc = zl_costs_speed(&costs, s, schedule, &stacked, err);
+        rc = zl_costs_speed(&costs, s, &stacked, err);
     if (!rc)
         rc = place(s, o, ZL_PLACEMENT_SPREAD, err);
     if (!rc)
-        rc = zl_costs_speed(&costs, s, schedule, &spread, err);
+        rc = zl_costs_speed(&costs, s, &spread, err);
     s->pipeline = kept;
-    s->placement = schedule->local && stacked > 0.97 * spread ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD;
+    s->placement = s->schedule.local && stacked > 0.97 * spread ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD;
     return rc || s->placement == ZL_PLACEMENT_SPREAD ? rc : place(s, o, s->placement, err);
 }
 
@@ -266,7 +265,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
                       .eps = (float)o->adam_eps,
                       .weight_decay = (float)o->weight_decay,
                       .clip = (float)o->clip},
-        .schedule = &zl_schedules[o->schedule],
+        .schedule = &s->schedule,
         .vertical_sync = o->vertical_sync,
         .micro_per_step = most_micro(&s->order),
         .n_workers = s->places.n_workers,
@@ -502,6 +501,10 @@ json_t *zl_setup_describe(const struct zl_setup *s, const struct zl_train_option
     json_object_set_new(r, "data", data);
     json_object_set_new(r, "schedule", json_string(zl_schedule_names[o->schedule]));
     json_object_set_new(r, "placement", json_string(zl_placement_names[s->placement]));
+    if (o->schedule == ZL_SCHEDULE_ASYNC) {
+        json_object_set_new(r, "lag", zl_json_count(s->schedule.lag));
+        json_object_set_new(r, "replay", json_boolean(s->schedule.weights == ZL_WEIGHTS_REPLAYED));
+    }
     if (zl_schedules[o->schedule].local && s->partition.n > 1)
         json_object_set_new(r, "readout", json_string(zl_readout_names[o->readout]));
     json_object_set_new(r, "stages", describe_stages(s));

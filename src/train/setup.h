@@ -19,6 +19,7 @@ struct zl_setup {
     struct zl_corpus corpus;
     struct zl_data_order order, eval_order; /* eval_order.n_micro == 0: nothing held out */
     uint64_t batch_tokens;          /* of a step, at most */
+    struct zl_schedule schedule;
     struct zl_partition partition;
     struct zl_readouts readouts;
     struct zl_lora_spec lora;

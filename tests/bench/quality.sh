@@ -28,6 +28,8 @@ last-10         --schedule bp --train-layers 10
 last-20         --schedule bp --train-layers 20
 async           --schedule async --micro-batch-tokens 128
 async-3         --schedule async --stages 3 --micro-batch-tokens 128
+async-lag-3     --schedule async --micro-batch-tokens 128 --lag 3
+async-replay    --schedule async --micro-batch-tokens 128 --replay on --lag 1
 END
 }
 
@@ -59,12 +61,12 @@ prepare() {
     esac
 }
 
-# Layers that a token goes through, forward and backward; async makes the forwards of all stages but the last twice.
+# Layers that a token goes through, forward and backward; a replay makes the forwards of all stages but the last twice.
 passes() {
-    jq -r '.first_trained_layer as $line | .schedule as $how | (.stages | length) as $n | [.stages | to_entries[] | .key as $k | .value
+    jq -r '.first_trained_layer as $line | (.replay // false) as $again | (.stages | length) as $n | [.stages | to_entries[] | .key as $k | .value
         | (.layers + .look_ahead) as $all
         | ([([$line - .first_layer, 0] | max), .layers] | min) as $lead
-        | if .frozen then .layers else $all + $all - $lead + (if $how == "async" and $k + 1 < $n then .layers else 0 end) end] | add' "$1"
+        | if .frozen then .layers else $all + $all - $lead + (if $again and $k + 1 < $n then .layers else 0 end) end] | add' "$1"
 }
 
 train() {

@@ -30,6 +30,8 @@ schedules=(
     '-s pipedream -k 3'
     '-s pipedream -k 3 --vertical-sync'
     '-s async -k 3'
+    '-s async -k 2 --lag 3'
+    '-s async -k 3 --replay on'
     '-s sweep -k 2 --window 3'
 )
 run=(train model train.jsonl --steps 30 -b 300 -m 80 -l 256 --eval-data held-out.jsonl --eval-every 6 -q)

@@ -30,7 +30,8 @@ struct snapshots {
 struct way {
     enum zl_schedule_kind schedule;
     uint32_t stages, per_step, ring_depth;
-    bool vertical_sync, stacked;
+    bool vertical_sync, stacked, replay;
+    uint32_t lag;              /* of async; 0: the usual one */
     unsigned delays;           /* seed of pauses at random; 0: none */
     struct snapshots *take;    /* leave the state of every step here */
     struct snapshots *from;    /* or begin with that behind step `at` */
@@ -184,9 +185,10 @@ static struct result run(const struct way *way)
     const struct zl_core_group groups[MOST_STAGES] = {{.n = 1}, {.n = 1}, {.n = 1}, {.n = 1}};
     const struct zl_snapshot_sink sink = {way->take ? put : NULL, way->take};
     struct disturbance d = {&l, way->delays, way->break_at, way->halt_at, 0};
+    const struct zl_schedule schedule = zl_schedule_make(way->schedule, way->lag, way->replay);
     cut(&partition, way->stages);
     const struct zl_pipeline_options o = {.lora = &lora, .tokens = TOKENS, .seqs = 2, .longest = TOKENS, .ring_depth = way->ring_depth,
-                                          .optimizer = adamw, .schedule = &zl_schedules[way->schedule],
+                                          .optimizer = adamw, .schedule = &schedule,
                                           .vertical_sync = way->vertical_sync, .micro_per_step = way->per_step,
                                           .n_workers = way->stacked ? 1 : way->stages,
                                           .worker_of = way->stacked ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
@@ -290,7 +292,7 @@ static void remember(struct old *s, uint32_t step)
 }
 
 /* Which of them a micro-batch meets: forward on its way in, and when its backward comes. A stage that has forwarded m has run the
- * backwards of those below m - ahead, where ahead is the number of stages behind it. */
+ * backwards of those below m - ahead, where ahead is the lag times the number of stages behind it. */
 static struct result simulate(const struct way *way)
 {
     struct zl_partition partition;
@@ -298,6 +300,7 @@ static struct result simulate(const struct way *way)
     struct zl_error err = {0};
     struct result result = {0};
     const uint32_t K = way->stages;
+    const int lag = way->schedule == ZL_SCHEDULE_ASYNC ? (int)way->lag : 1;
     cut(&partition, K);
     for (uint32_t k = 0; k < K; k++) {
         const struct zl_block_spec spec = {.first = partition.cut[k].first, .n_own = partition.cut[k].n_own, .train = true,
@@ -313,13 +316,13 @@ static struct result simulate(const struct way *way)
         const size_t bytes = (size_t)b->tok.t * 32 * sizeof(float);
         memcpy(x[0], b->x, bytes);
         for (uint32_t k = 0; k < K; k++) {
-            const int ahead = (int)(K - 1 - (way->vertical_sync ? 0 : k));
+            const int ahead = lag * (int)(K - 1 - (way->vertical_sync ? 0 : k));
             stage[k].b.in_use = stage[k].after[steps_below((int)m - ahead, way->per_step)];
             memcpy(x[k + 1], zl_block_forward(&stage[k].b, 0, &b->tok, x[k]), bytes);
         }
         for (uint32_t k = K; k-- > 0;) {
             struct zl_loss loss;
-            if (way->schedule == ZL_SCHEDULE_ASYNC) {
+            if (way->replay) {
                 stage[k].b.in_use = stage[k].after[steps_below((int)m, way->per_step)];
                 zl_block_forward(&stage[k].b, 0, &b->tok, x[k]);
             }
@@ -345,34 +348,57 @@ static struct result simulate(const struct way *way)
     return result;
 }
 
+/* What the tests below go through; from FIRST_LATE on gradients are late, and a simulation says which weights they meet. */
+static const struct form {
+    const char *name;
+    struct way way;
+} forms[] = {
+    {"zerolock", {.schedule = ZL_SCHEDULE_ZEROLOCK}},
+    {"gpipe", {.schedule = ZL_SCHEDULE_GPIPE}},
+    {"1f1b", {.schedule = ZL_SCHEDULE_1F1B}},
+    {"pipedream", {.schedule = ZL_SCHEDULE_PIPEDREAM}},
+    {"pipedream with vertical sync", {.schedule = ZL_SCHEDULE_PIPEDREAM, .vertical_sync = true}},
+    {"async, lag 1", {.schedule = ZL_SCHEDULE_ASYNC, .lag = 1}},
+    {"async, lag 2", {.schedule = ZL_SCHEDULE_ASYNC, .lag = 2}},
+    {"async, lag 5", {.schedule = ZL_SCHEDULE_ASYNC, .lag = 5}},
+    {"async with replay, lag 1", {.schedule = ZL_SCHEDULE_ASYNC, .lag = 1, .replay = true}},
+    {"async with replay, lag 3", {.schedule = ZL_SCHEDULE_ASYNC, .lag = 3, .replay = true}},
+};
+enum { FORMS = sizeof forms / sizeof forms[0], FIRST_LATE = 3 };
+
+static struct way way_of(const struct form *f, uint32_t stages, uint32_t per_step, uint32_t ring_depth)
+{
+    struct way way = f->way;
+    way.stages = stages;
+    way.per_step = per_step;
+    way.ring_depth = ring_depth;
+    return way;
+}
+
 static void late_gradients_are_those_of_a_plain_simulation(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < 3; kind++)
+    for (const struct form *f = forms + FIRST_LATE; f < forms + FORMS; f++)
         for (uint32_t stages = 1; stages <= 4; stages++)
             for (uint32_t per_step = 1; per_step <= 3; per_step++) {
                 char what[96];
-                const struct way way = {.schedule = kind == 2 ? ZL_SCHEDULE_ASYNC : ZL_SCHEDULE_PIPEDREAM, .stages = stages,
-                                        .per_step = per_step, .ring_depth = 2, .vertical_sync = kind == 1};
+                const struct way way = way_of(f, stages, per_step, 2);
                 struct result expected = simulate(&way), got = run(&way);
-                snprintf(what, sizeof what, "%s%s, %u stages, %u micro-batches a step", zl_schedule_names[way.schedule],
-                         kind == 1 ? " with vertical sync" : "", stages, per_step);
+                snprintf(what, sizeof what, "%s, %u stages, %u micro-batches a step", f->name, stages, per_step);
                 assert_same(what, &got, &expected);
                 free_result(&expected);
                 free_result(&got);
             }
 }
 
-static const enum zl_schedule_kind kinds[] = {ZL_SCHEDULE_ZEROLOCK, ZL_SCHEDULE_GPIPE, ZL_SCHEDULE_1F1B, ZL_SCHEDULE_PIPEDREAM,
-                                              ZL_SCHEDULE_ASYNC};
-
 static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state)
 {
     (void)state;
     static struct snapshots taken;
-    for (size_t i = 0; i < 2 * (sizeof kinds / sizeof kinds[0]); i++) {
-        struct way way = {.schedule = kinds[i / 2], .stages = 2 + i % 2 * 2, .per_step = 2, .ring_depth = 1, .take = &taken,
-                          .vertical_sync = i % 2, .delays = 5};
+    for (size_t i = 0; i < 2 * FORMS; i++) {
+        struct way way = way_of(&forms[i / 2], 2 + i % 2 * 2, 2, 1);
+        way.take = &taken;
+        way.delays = 5;
         struct result straight = run(&way);
         way.take = NULL;
         way.from = &taken;
@@ -380,7 +406,7 @@ static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state
             char what[96];
             way.stacked = way.at % 2;
             struct result resumed = run(&way);
-            snprintf(what, sizeof what, "%s, %u stages, from step %u", zl_schedule_names[way.schedule], way.stages, way.at);
+            snprintf(what, sizeof what, "%s, %u stages, from step %u", forms[i / 2].name, way.stages, way.at);
             assert_same(what, &resumed, &straight);
             free_result(&resumed);
         }
@@ -389,18 +415,47 @@ static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state
     }
 }
 
+/* A marker may pass while gradients of the last one still wait in their place. */
+static void every_schedule_goes_on_from_the_snapshots_of_a_run_that_went_on(void **state)
+{
+    (void)state;
+    static struct snapshots taken[2];
+    for (size_t i = 0; i < 2 * FORMS; i++) {
+        struct way way = way_of(&forms[i / 2], 2 + i % 2 * 2, 1, 2);
+        way.take = &taken[0];
+        struct result straight = run(&way);
+        for (way.at = 1; way.at < MICRO - 1; way.at += 3) {
+            char what[96];
+            way.from = &taken[0];
+            way.take = &taken[1];
+            struct result once = run(&way);
+            way.from = &taken[1];
+            way.take = NULL;
+            way.at++;
+            struct result twice = run(&way);
+            snprintf(what, sizeof what, "%s, %u stages, from step %u and again from the next", forms[i / 2].name, way.stages, way.at - 1);
+            assert_same(what, &once, &straight);
+            assert_same(what, &twice, &straight);
+            free_result(&once);
+            free_result(&twice);
+            free_snapshots(&taken[1]);
+        }
+        free_result(&straight);
+        free_snapshots(&taken[0]);
+    }
+}
+
 static void every_schedule_goes_on_from_wherever_it_was_halted(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 2 * (sizeof kinds / sizeof kinds[0]); i++) {
-        struct way way = {.schedule = kinds[i / 2], .stages = 2 + i % 2 * 2, .per_step = 3, .ring_depth = 2, .vertical_sync = i % 2};
+    for (size_t i = 0; i < 2 * FORMS; i++) {
+        struct way way = way_of(&forms[i / 2], 2 + i % 2 * 2, 3, 2);
         struct result straight = run(&way);
         for (way.halt_at = 1; way.halt_at <= 19; way.halt_at += way.halt_at < 7 ? 1 : 3) {
             char what[96];
             way.stacked = way.halt_at % 2;
             struct result resumed = run(&way);
-            snprintf(what, sizeof what, "%s, %u stages, halted behind every %u operations", zl_schedule_names[way.schedule], way.stages,
-                     way.halt_at);
+            snprintf(what, sizeof what, "%s, %u stages, halted behind every %u operations", forms[i / 2].name, way.stages, way.halt_at);
             assert_same(what, &resumed, &straight);
             assert_int_equal(resumed.reports, straight.reports);
             free_result(&resumed);
@@ -412,13 +467,13 @@ static void every_schedule_goes_on_from_wherever_it_was_halted(void **state)
 static void delays_at_random_change_no_bit(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        struct way way = {.schedule = kinds[i], .stages = 4, .per_step = 3, .ring_depth = 2};
+    for (const struct form *f = forms; f < forms + FORMS; f++) {
+        struct way way = way_of(f, 4, 3, 2);
         struct result still = run(&way);
         for (way.delays = 1; way.delays <= 3; way.delays++) {
             way.ring_depth = way.delays;
             struct result disturbed = run(&way);
-            assert_same(zl_schedule_names[way.schedule], &disturbed, &still);
+            assert_same(f->name, &disturbed, &still);
             free_result(&disturbed);
         }
         free_result(&still);
@@ -428,9 +483,11 @@ static void delays_at_random_change_no_bit(void **state)
 static void a_pipeline_that_is_broken_off_ends(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    for (const struct form *f = forms; f < forms + FORMS; f++)
         for (uint32_t at = 1; at < 60; at += 7) {
-            const struct way way = {.schedule = kinds[i], .stages = 3, .per_step = 4, .ring_depth = 1, .break_at = at, .stacked = at % 2};
+            struct way way = way_of(f, 3, 4, 1);
+            way.break_at = at;
+            way.stacked = at % 2;
             struct result r = run(&way);
             assert_true(r.reports <= 3 * MICRO);
             free_result(&r);
@@ -465,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(late_gradients_are_those_of_a_plain_simulation),
         cmocka_unit_test(every_schedule_goes_on_from_a_snapshot_to_the_same_bits),
+        cmocka_unit_test(every_schedule_goes_on_from_the_snapshots_of_a_run_that_went_on),
         cmocka_unit_test(every_schedule_goes_on_from_wherever_it_was_halted),
         cmocka_unit_test(delays_at_random_change_no_bit),
         cmocka_unit_test(a_pipeline_that_is_broken_off_ends),

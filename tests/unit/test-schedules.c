@@ -110,11 +110,12 @@ static void placement_changes_no_bit(void **state)
 {
     (void)state;
     static const enum zl_schedule_kind kinds[] = {ZL_SCHEDULE_ZEROLOCK, ZL_SCHEDULE_1F1B, ZL_SCHEDULE_GPIPE, ZL_SCHEDULE_PIPEDREAM,
-                                                  ZL_SCHEDULE_ASYNC};
+                                                  ZL_SCHEDULE_ASYNC, ZL_SCHEDULE_ASYNC};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         struct zl_train_options o = fresh();
         size_t size;
         o.schedule = kinds[i];
+        o.replay = i % 2 ? ZL_ON : ZL_OFF; /* of the second async */
         o.stages = 3;
         o.placement = ZL_PLACEMENT_SPREAD;
         char *expected = bytes_of(o, &size);
@@ -123,6 +124,7 @@ static void placement_changes_no_bit(void **state)
                 char what[80];
                 struct zl_train_options p = fresh();
                 p.schedule = kinds[i];
+                p.replay = o.replay;
                 p.stages = 3;
                 p.placement = depth == 1 ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD;
                 p.ring_depth = depth;

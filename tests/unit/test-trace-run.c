@@ -32,15 +32,15 @@ static bool is_work(unsigned kind)
 /* What the trace says about the run, as a request. Costs need not be right for an order. */
 static struct zl_sim_request request_of(const struct zl_traced *t, const struct zl_train_options *o, uint64_t *step_micro)
 {
-    const struct zl_schedule *schedule = &zl_schedules[o->schedule];
+    const struct zl_schedule schedule = zl_schedule_make(o->schedule, (uint32_t)o->lag, o->replay == ZL_ON);
     static struct zl_sim_request r;
     r = (struct zl_sim_request){.stages = t->stages,
                                 .workers = t->workers,
                                 .steps = o->steps,
                                 .step_micro = step_micro,
-                                .local = schedule->local,
-                                .flush = schedule->flush,
-                                .replay = schedule->weights == ZL_WEIGHTS_REPLAYED,
+                                .local = schedule.local,
+                                .flush = schedule.flush,
+                                .replay = schedule.weights == ZL_WEIGHTS_REPLAYED,
                                 .ring_depth = o->ring_depth};
     if (o->schedule == ZL_SCHEDULE_SWEEP) {
         r.window = o->eval_every < o->window ? o->eval_every : o->window;
@@ -54,10 +54,10 @@ static struct zl_sim_request request_of(const struct zl_traced *t, const struct 
             r.worker[e->stage] = t->worker[i];
     }
     for (uint32_t k = 0; k < r.stages; k++) {
-        const uint32_t ahead = schedule->ahead(k, r.stages);
+        const uint32_t ahead = zl_schedule_ahead(&schedule, k, r.stages);
         r.ahead[k] = ahead == ZL_AHEAD_STEP ? UINT64_MAX : ahead;
         r.frozen[k] = o->freeze.n && o->freeze.v[0] == k;
-        r.cost[k] = (struct zl_sim_cost){.forward_ns = 1000 + k, .loss_ns = schedule->local || k + 1 == r.stages ? 500 : 0,
+        r.cost[k] = (struct zl_sim_cost){.forward_ns = 1000 + k, .loss_ns = schedule.local || k + 1 == r.stages ? 500 : 0,
                                          .backward_ns = 1100, .update_ns = 10};
         if (r.frozen[k])
             r.cost[k].loss_ns = 0;
@@ -201,6 +201,18 @@ static void interleaved_stages_do_what_the_simulation_says(void **state)
     run_one(o);
 }
 
+static void lag_and_replay_do_what_the_simulation_says(void **state)
+{
+    (void)state;
+    for (uint64_t lag = 1; lag <= 5; lag += 2)
+        for (int replay = 0; replay < 2; replay++) {
+            struct zl_train_options o = options(ZL_SCHEDULE_ASYNC);
+            o.lag = lag;
+            o.replay = replay ? ZL_ON : ZL_OFF;
+            run_one(o);
+        }
+}
+
 static void one_micro_batch_a_step_and_a_frozen_stage(void **state)
 {
     (void)state;
@@ -259,6 +271,7 @@ int main(void)
         cmocka_unit_test(every_schedule_does_what_the_simulation_says),
         cmocka_unit_test(placement_and_ring_depth_change_no_stages_order),
         cmocka_unit_test(interleaved_stages_do_what_the_simulation_says),
+        cmocka_unit_test(lag_and_replay_do_what_the_simulation_says),
         cmocka_unit_test(one_micro_batch_a_step_and_a_frozen_stage),
         cmocka_unit_test(no_run_is_shorter_than_its_spans_on_paper),
     };
