@@ -109,6 +109,7 @@ static bool send(struct zl_driver *d, const struct zl_feed_item *item, struct zl
                    &d->pipeline.feed_layout, m);
     if (!fill_hidden(d, item->micro, m))
         return false;
+    zl_journal_feeds(d->journal, item->micro);
     if (train)
         admit(d, item->micro);
     if (train && item->last_of_step) /* before the step can be whole */

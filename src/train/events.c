@@ -50,6 +50,14 @@ void zl_event_start(struct zl_run *r, const struct zl_event_start *e)
     write_line(r, o);
 }
 
+void zl_event_under_way(struct zl_run *r, uint64_t micro, double seconds)
+{
+    json_t *o = event("under way");
+    set(o, "micro", micro);
+    json_object_set_new(o, "seconds", json_real(seconds));
+    write_line(r, o);
+}
+
 void zl_event_admitted(struct zl_run *r, uint64_t step, uint64_t first, uint64_t last)
 {
     json_t *o = event("admitted");

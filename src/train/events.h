@@ -24,6 +24,8 @@ void zl_event_start(struct zl_run *r, const struct zl_event_start *e);
 struct zl_left_out;
 int zl_events_before(const char *path, struct zl_left_out *out, bool *ended, struct zl_error *err);
 
+/* The process feeds its first micro-batch, so many seconds after it began to prepare. */
+void zl_event_under_way(struct zl_run *r, uint64_t micro, double seconds);
 /* Micro-batches first..last of a step have been fed. */
 void zl_event_admitted(struct zl_run *r, uint64_t step, uint64_t first, uint64_t last);
 /* All of a stage's micro-batches of a step, so many, have been reported, and its update was made or left out. */

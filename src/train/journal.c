@@ -14,7 +14,14 @@
 void zl_journal_open(struct zl_journal *j, const struct zl_train_options *o, const struct zl_setup *s, struct zl_run *run,
                      struct zl_error *err)
 {
-    *j = (struct zl_journal){.o = o, .s = s, .run = run, .err = err, .first_eval = (double)NAN, .last_eval = (double)NAN};
+    *j = (struct zl_journal){.o = o, .s = s, .run = run, .err = err, .opened_ns = zl_clock_ns(), .first_eval = (double)NAN, .last_eval = (double)NAN};
+}
+
+void zl_journal_feeds(struct zl_journal *j, uint64_t micro)
+{
+    if (!j->under_way)
+        zl_event_under_way(j->run, micro, (double)(zl_clock_ns() - j->opened_ns) * 1e-9);
+    j->under_way = true;
 }
 
 static void sample_memory(struct zl_journal *j, bool now)

@@ -26,7 +26,8 @@ struct zl_journal {
     const struct zl_course *course; /* NULL: nothing is left out */
     struct zl_run *run;
     struct zl_progress progress;
-    uint64_t start_ns, last_step_ns, last_pss_ns;
+    uint64_t opened_ns, start_ns, last_step_ns, last_pss_ns;
+    bool under_way; /* something has been fed */
     double head_start; /* seconds of work that the training counts and that was done before its clock began */
     uint64_t since_ns; /* the end of the step or evaluation before the step under way */
     double together;   /* tokens a second of steps that were computed together; 0: each by itself */
@@ -46,6 +47,8 @@ struct zl_journal {
 void zl_journal_open(struct zl_journal *j, const struct zl_train_options *o, const struct zl_setup *s, struct zl_run *run,
                      struct zl_error *err);
 
+/* The micro-batch is being fed: said of the first one of a process. */
+void zl_journal_feeds(struct zl_journal *j, uint64_t micro);
 /* What is told about speed is about training: the clock begins with the evaluation of the base model, or by this call where there is none. */
 void zl_journal_begin(struct zl_journal *j);
 /* The steps that are handed in next were computed together: so many tokens since the last word. Their speed is that of them all. */

@@ -218,6 +218,7 @@ static int run_sweep(struct work *d)
     d->journal.admits = true;
     if (rc)
         return rc;
+    zl_journal_feeds(&d->journal, d->resume.standing.micro);
     zl_sweep_run(d->sweep, &d->journal, sweep_border, d);
     if (d->journal.rc == ZL_ESTOPPED && d->journal.steps_done > d->saved)
         zl_checkpointing_sweep(&d->checkpointing, d->sweep, d->journal.steps_done);

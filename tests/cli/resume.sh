@@ -28,6 +28,7 @@ if has_config; then
         [ "$(grep -o '"step":[0-9]*,"epoch"' made/metrics.jsonl | sort -u | wc -l)" -eq 14 ] || fail "steps are missing or there twice: $(cat counts)"
     }
     run 0 checkpoint verify made
+    [ "$(grep -c '"event":"under way",.*"seconds":[0-9]' made/events.jsonl)" -eq 2 ] || fail 'the events do not say how long two processes prepared'
     # a new run in the place of one that was never there, and of one without a word in it
     run 2 train --resume nowhere
     says err 'nowhere cannot be resumed'
