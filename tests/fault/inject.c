@@ -1,7 +1,7 @@
 /*
  * A preload object that lets system calls fail: ZL_INJECT="CALL:FIRST[-[LAST]]:ERROR,...", the calls of that name from the FIRST to the
  * LAST (only the first; "3-": from the third on) fail with ERROR, an errno's name, or "short": half of what was asked for is written, or
- * "kill": the process is killed before it makes the call.
+ * "kill": the process is killed before it makes the call; or "stop": it is stopped there, by SIGSTOP.
  *
  * CALL: openat (that makes a file) fallocate pwrite fsync close (of what was made so) renameat unlinkat, and of io_uring: setup register
  * enter, and ring-write and ring-fsync, whose results are changed when they come in. Calls are counted in the whole process.
@@ -23,14 +23,15 @@
 #include <liburing.h>
 #endif
 
-enum { SHORT = -1, KILL = -2 };
+enum { SHORT = -1, KILL = -2, STOP = -3 };
 
 static const struct {
     const char *name;
     int error;
 } errors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINTR", EINTR},   {"EDQUOT", EDQUOT}, {"EROFS", EROFS},
               {"EINVAL", EINVAL}, {"ENOSYS", ENOSYS}, {"EPERM", EPERM},   {"ENOMEM", ENOMEM}, {"EACCES", EACCES},
-              {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"short", SHORT}, {"kill", KILL}};
+              {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"short", SHORT}, {"kill", KILL},
+              {"stop", STOP}};
 
 static const char *const calls[] = {"openat", "fallocate", "pwrite", "fsync",  "close",      "renameat",
                                     "unlinkat", "setup", "register", "enter", "ring-write", "ring-fsync"};
@@ -70,7 +71,9 @@ static int verdict(int call)
             const int error = n >= first && n <= last ? error_named(p + 1, (size_t)(rule + whole - p - 1)) : 0;
             if (error == KILL)
                 kill(getpid(), SIGKILL);
-            if (error)
+            if (error == STOP)
+                raise(SIGSTOP); /* of this thread, which does not go on before the others stop too */
+            else if (error)
                 return error;
         }
         rule += whole + (rule[whole] == ',');
@@ -149,10 +152,13 @@ int unlinkat(int folder, const char *path, int flags)
 }
 
 #ifdef HAVE_LIBURING
+static unsigned submitted, seen; /* of the ring, which is one at a time and one thread's at a time */
+
 int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
 {
     REAL(io_uring_queue_init);
     const int error = verdict(SETUP);
+    submitted = seen = 0;
     return error ? -error : real(entries, ring, flags);
 }
 
@@ -173,8 +179,6 @@ static void change(struct io_uring_cqe *e)
     else if (error)
         e->res = -error;
 }
-
-static unsigned submitted, seen; /* one thread has the ring at a time */
 
 int io_uring_submit(struct io_uring *ring)
 {

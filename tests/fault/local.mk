@@ -44,8 +44,8 @@ check_LTLIBRARIES += tests/fault/libinject.la
 tests_fault_libinject_la_SOURCES = tests/fault/inject.c
 tests_fault_libinject_la_CFLAGS = $(ZL_CFLAGS) $(LIBURING_CFLAGS) -fvisibility=default -Wno-missing-prototypes
 tests_fault_libinject_la_LDFLAGS = -module -avoid-version -shared -rpath $(abs_builddir)/tests/fault
-TESTS += tests/fault/faults.sh tests/fault/kill.sh tests/fault/supervise.sh tests/fault/bad-numbers.sh tests/fault/no-room.sh
-dist_check_SCRIPTS += tests/fault/faults.sh tests/fault/kill.sh tests/fault/supervise.sh tests/fault/bad-numbers.sh tests/fault/no-room.sh
+TESTS += tests/fault/faults.sh tests/fault/kill.sh tests/fault/supervise.sh tests/fault/bad-numbers.sh tests/fault/no-room.sh tests/fault/stop.sh
+dist_check_SCRIPTS += tests/fault/faults.sh tests/fault/kill.sh tests/fault/supervise.sh tests/fault/bad-numbers.sh tests/fault/no-room.sh tests/fault/stop.sh
 check_PROGRAMS += tests/fault/other-format
 tests_fault_other_format_SOURCES = tests/fault/other-format.c
 tests_fault_other_format_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
