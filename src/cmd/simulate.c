@@ -97,7 +97,8 @@ static void print_stages(const struct zl_simulation *x, FILE *f)
         zl_number_bytes(bytes, x->result.stage[k].peak_bytes);
         snprintf(cores, sizeof cores, "%u%s%s", g->cores, g->speed != 1 ? " of " : "", g->speed != 1 ? speed : "");
         fprintf(f, "%5u  %2u..%-3u %11u  %-10s %7s ms %7s ms %7s ms %7s ms  %3.0f%%  %9llu  %16s\n", k, c->first, c->first + c->n_own - 1,
-                c->n_shadow, cores, ms[0], ms[1], ms[2], ms[3], 100 * zl_sim_bubble(&x->result, r->worker[k]),
+                c->n_shadow, cores, ms[0], ms[1], ms[2], ms[3],
+                100 * (r->common ? zl_sim_bubble_all(&x->result, r->workers) : zl_sim_bubble(&x->result, r->worker[k])),
                 (unsigned long long)x->result.stage[k].peak_micro, bytes);
     }
 }
@@ -154,9 +155,9 @@ static json_t *json_stages(const struct zl_simulation *x)
         const struct zl_sim_cost *t = &r->cost[k];
         const struct zl_sim_stage *g = &x->result.stage[k];
         const bool frozen = r->frozen[k];
-        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "first_layer", (int)c->first,
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "first_layer", (int)c->first,
                                               "layers", (int)c->n_own, "look_ahead", (int)c->n_shadow, "frozen", frozen, "worker",
-                                              (int)r->worker[k], "forward_seconds", seconds(t->forward_ns), "loss_seconds",
+                                              r->common ? json_null() : json_integer(r->worker[k]), "forward_seconds", seconds(t->forward_ns), "loss_seconds",
                                               seconds(frozen ? 0 : t->loss_ns), "backward_seconds", seconds(frozen ? 0 : t->backward_ns),
                                               "update_seconds", seconds(frozen ? 0 : t->update_ns), "busy_seconds", seconds(g->busy_ns),
                                               "peak_in_flight", (json_int_t)g->peak_micro, "peak_activation_bytes",

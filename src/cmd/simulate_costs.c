@@ -28,7 +28,7 @@ struct sums {
 
 static void add_stage(struct sums *x, const json_t *stage, const struct zl_trace_costs *c, uint32_t k)
 {
-    const double cores = (double)json_array_size(json_object_get(stage, "cpus"));
+    const double cores = (double)count_of(stage, "threads");
     const double own = (double)count_of(stage, "layers"), ahead = (double)count_of(stage, "look_ahead");
     const double slots = (double)count_of(stage, "in_flight");
     x->forward += cores * zl_trace_mean(c, k, ZL_TRACE_FORWARD);

@@ -104,7 +104,7 @@ static const struct zl_option options[] = {
      FIELD(placement),
      .choices = placements,
      .fallback = "spread",
-     .help = "spread: each stage on cores of its own. stacked: all cores run one stage after the other. auto: what takes less time."},
+     .help = "spread: each stage on cores of its own; with fewer cores than stages, all take what can go on. stacked: all cores run one stage after the other. auto: what takes less time."},
 
     {.name = "layers",
      .letter = 'l',

@@ -275,7 +275,7 @@ static const struct zl_option options[] = {
      FIELD(placement),
      .choices = zl_placement_names,
      .fallback = "auto",
-     .help = "spread: each stage on cores of its own. stacked: all cores run one stage after the other, so that stages with losses of their "
+     .help = "spread: each stage on cores of its own; with fewer cores than stages, all take what can go on. stacked: all cores run one stage after the other, so that stages with losses of their "
              "own need the activations of one at a time. auto: what is faster. Never changes the result."},
     {.name = "interleave",
      .arg = "PARTS",

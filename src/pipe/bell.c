@@ -11,7 +11,7 @@
 
 struct zl_bell {
     alignas(128) _Atomic uint32_t count;
-    alignas(128) _Atomic uint32_t sleeping; /* the worker writes it; on a line of its own, since every ring reads it */
+    alignas(128) _Atomic uint32_t sleepers; /* on a line of its own, since every ring reads it */
 };
 
 uint64_t zl_bell_bytes(void)
@@ -36,10 +36,10 @@ void zl_bell_wait(struct zl_bell *b, uint32_t seen)
             return;
         zl_relax();
     }
-    atomic_store_explicit(&b->sleeping, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&b->count, memory_order_seq_cst) == seen)
         zl_futex_wait(&b->count, seen, -1);
-    atomic_store_explicit(&b->sleeping, 0, memory_order_relaxed); /* a stale 1 costs a needless wake, see ring.c */
+    atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_relaxed); /* seen too late it costs a needless wake */
 }
 
 void zl_bell_ring(struct zl_bell *b)
@@ -47,6 +47,6 @@ void zl_bell_ring(struct zl_bell *b)
     if (!b)
         return;
     atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&b->sleeping, memory_order_seq_cst))
-        zl_futex_wake(&b->count, 1);
+    if (atomic_load_explicit(&b->sleepers, memory_order_seq_cst))
+        zl_futex_wake(&b->count, INT32_MAX);
 }

@@ -1,12 +1,14 @@
 /*
- * A doorbell: what a worker sleeps on while none of its stages has anything to do. Whoever changes something that a stage may be waiting
- * for (a slot published, a slot given back, a ring closed) rings the bell of the worker that holds the stage. Lives in the segment.
+ * A doorbell: what workers sleep on while none of their stages has anything to do. Whoever changes something that a stage may be waiting
+ * for (a slot published, a slot given back, a ring closed) rings the bell of the worker that holds the stage, or of all that have it in
+ * common. Lives in the segment.
  *
  *     worker  B1  seen = count                      neighbour  A1  change a ring
  *             B2  look at all rings                            A2  count += 1       (seq_cst)
- *             B3  sleeping = 1          (seq_cst)              A3  read sleeping    (seq_cst)
- *             B4  if count == seen:     (seq_cst)              A4  if set: futex_wake(count)
+ *             B3  sleepers += 1         (seq_cst)              A3  read sleepers    (seq_cst)
+ *             B4  if count == seen:     (seq_cst)              A4  if any: futex_wake(count), all
  *                 futex_wait(count, seen)
+ *             B5  sleepers -= 1
  *
  * No wake-up is lost: if B2 missed the change of A1, then A2 came after B1 (the count is read with acquire and raised with release: a
  * count that includes A2 would show A1), so count != seen once A2 is done. In the single order of the seq_cst operations either A2

@@ -143,7 +143,7 @@ static uint32_t hosted_by(const struct zl_partition *p, const struct zl_pipeline
 /* Local stages on one worker never compute at the same time, and keep nothing from one micro-batch to the next. */
 static bool takes_turns(const struct zl_partition *p, const struct zl_pipeline_options *o, uint32_t k)
 {
-    return o->schedule->local && hosted_by(p, o, o->worker_of[k]) > 1;
+    return o->schedule->local && !(o->common && o->n_workers > 1) && hosted_by(p, o, o->worker_of[k]) > 1;
 }
 
 int zl_pipeline_plan(const struct zl_model *m, const struct zl_partition *p, const struct zl_pipeline_options *o,
@@ -200,6 +200,21 @@ static int open_rings(struct zl_pipeline *l, const struct zl_partition *p, uint3
     return 0;
 }
 
+/* The stages that worker w runs; with all in common, that worker 0 and all others run. */
+static void open_pool(struct zl_pipeline *l, const struct zl_partition *p, const struct zl_pipeline_options *o, uint32_t w,
+                      struct zl_stage ***list)
+{
+    struct zl_pool *pool = &l->pool[l->n_pools++];
+    pthread_mutex_init(&pool->lock, NULL);
+    pool->stage = *list;
+    for (uint32_t k = 0; k < p->n; k++)
+        if (o->common || o->worker_of[k] == w)
+            pool->stage[pool->n_stages++] = &l->stage[k];
+    pool->live = pool->n_stages;
+    pool->n_workers = o->common ? l->n_workers : 1;
+    *list += pool->n_stages;
+}
+
 static int open_workers(struct zl_pipeline *l, const struct zl_partition *p, const struct zl_pipeline_options *o, struct zl_error *err)
 {
     struct zl_stage **next = l->hosted;
@@ -208,24 +223,21 @@ static int open_workers(struct zl_pipeline *l, const struct zl_partition *p, con
         return zl_fail(err, ZL_EMEMORY, "the counters do not fit into their segment");
     for (uint32_t w = 0; w < l->n_workers; w++) {
         struct zl_worker *worker = &l->worker[w];
-        void *bell = zl_segment_take(&l->segment, zl_bell_bytes());
-        if (!bell)
+        const bool shares = o->common && w > 0;
+        void *bell = shares ? NULL : zl_segment_take(&l->segment, zl_bell_bytes());
+        if (!bell && !shares)
             return zl_fail(err, ZL_EMEMORY, "the bells do not fit into their segment");
+        if (!shares)
+            open_pool(l, p, o, w, &next);
         *worker = (struct zl_worker){.index = w,
-                                     .stage = next,
+                                     .pool = &l->pool[l->n_pools - 1],
                                      .group = o->groups[w],
-                                     .bell = zl_bell_init(bell),
+                                     .bell = shares ? l->worker[0].bell : zl_bell_init(bell),
                                      .counters = &l->board->worker[w],
                                      .trace = zl_trace_lane(o->trace, w),
                                      .before = o->before,
                                      .context = o->before_context,
                                      .halt = &l->halt};
-        for (uint32_t k = 0; k < p->n; k++)
-            if (o->worker_of[k] == w) {
-                worker->stage[worker->n_stages++] = &l->stage[k];
-                l->stage[k].trace = worker->trace;
-            }
-        next += worker->n_stages;
     }
     for (uint32_t k = 0; k < p->n; k++) {
         struct zl_stage *s = &l->stage[k];
@@ -280,8 +292,9 @@ int zl_pipeline_open(struct zl_pipeline *l, const struct zl_model *m, const stru
     l->stage = calloc(p->n, sizeof *l->stage);
     l->worker = calloc(o->n_workers, sizeof *l->worker);
     l->hosted = calloc(p->n, sizeof *l->hosted);
+    l->pool = calloc(o->n_workers, sizeof *l->pool);
     l->shared = calloc(o->n_workers, sizeof *l->shared);
-    int rc = l->stage && l->worker && l->hosted && l->shared ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
+    int rc = l->stage && l->worker && l->hosted && l->pool && l->shared ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
     if (!rc)
         rc = zl_segment_create(&l->segment, ring_bytes(m, p, o), note, err);
     if (!rc)
@@ -412,7 +425,10 @@ void zl_pipeline_close(struct zl_pipeline *l)
         zl_arena_close(&l->shared[w]);
     free(l->stage);
     free(l->worker);
+    for (uint32_t i = 0; i < l->n_pools; i++)
+        pthread_mutex_destroy(&l->pool[i].lock);
     free(l->hosted);
+    free(l->pool);
     free(l->shared);
     zl_segment_destroy(&l->segment);
     *l = (struct zl_pipeline){0};

@@ -32,6 +32,7 @@ struct zl_pipeline_options {
     uint32_t n_passing;                /* the first so many stages hand on what they get: the feed brings hidden states */
     uint32_t n_workers;
     const uint32_t *worker_of;         /* [stages] */
+    bool common;                       /* the workers, of a thread each, have the stages in common: see pipe/placement.h */
     const struct zl_core_group *groups; /* [workers] */
     const struct zl_snapshot_sink *sink; /* where checkpoints' markers leave the state; NULL: nowhere. Must live as long as the pipeline */
     struct zl_trace *trace;            /* a lane a worker; NULL: off */
@@ -47,7 +48,9 @@ struct zl_pipeline {
     uint32_t n, n_workers;
     struct zl_stage *stage; /* [n] */
     struct zl_worker *worker; /* [n_workers] */
-    struct zl_stage **hosted; /* [n]: the workers' lists, one behind the other */
+    struct zl_pool *pool;     /* [n_pools]: a worker's, or that of all */
+    uint32_t n_pools;
+    struct zl_stage **hosted; /* [n]: the pools' lists, one behind the other */
     struct zl_arena *shared;  /* [n_workers]: activations of stages that take turns on one worker; empty where each has its own */
     uint64_t sent;            /* packets that entered */
     _Atomic bool halt;

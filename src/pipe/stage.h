@@ -95,6 +95,7 @@ struct zl_stage {
     const struct zl_schedule *schedule;
     bool vertical_sync; /* the version of weights is the one that the first stage that trains had */
     bool closed;        /* the input has ended, and the stage behind knows */
+    bool taken;         /* a worker is running an operation of it; under the lock of those who have it in common */
     uint32_t worker;
     struct zl_block block;
     struct zl_optimizer optimizer; /* lr comes with each packet */

@@ -35,23 +35,28 @@ static void book_wait(struct zl_worker *w, enum zl_stage_next why, uint64_t star
     const bool space = why == ZL_STAGE_WAITS_SPACE;
     add(space ? &w->counters->space_wait_ns : &w->counters->input_wait_ns, end - start);
     zl_trace_span(w->trace, space ? ZL_TRACE_WAIT_SPACE : ZL_TRACE_WAIT_INPUT, start, end,
-                  w->n_stages == 1 ? w->stage[0]->index : ZL_TRACE_NO_STAGE, 0, 0);
+                  w->pool->n_stages == 1 ? w->pool->stage[0]->index : ZL_TRACE_NO_STAGE, 0, 0);
 }
 
-/* Look at every stage: the best operation that can run, in *best. Stages that are done are closed and leave the list. false: one is broken. */
-static bool look(struct zl_worker *w, uint32_t *live, struct choice *best, enum zl_stage_next *why)
+/* Look at every stage that nobody is at: the best operation that can run, in *best. Stages that are done are closed and leave the list.
+ * false: one is broken. */
+static bool look(struct zl_pool *p, struct choice *best, enum zl_stage_next *why)
 {
     *best = (struct choice){0};
     *why = ZL_STAGE_WAITS_INPUT;
-    for (uint32_t i = 0; i < *live;) {
-        struct choice c = {.stage = w->stage[i]};
+    for (uint32_t i = 0; i < p->live;) {
+        struct choice c = {.stage = p->stage[i]};
+        if (c.stage->taken) {
+            i++;
+            continue;
+        }
         c.what = zl_stage_next(c.stage);
         if (c.what == ZL_STAGE_BROKEN)
             return false;
         if (c.what == ZL_STAGE_DONE) {
             zl_stage_end(c.stage, false);
-            w->stage[i] = w->stage[--*live];
-            w->stage[*live] = c.stage;
+            p->stage[i] = p->stage[--p->live];
+            p->stage[p->live] = c.stage;
             continue;
         }
         i++;
@@ -66,36 +71,61 @@ static bool look(struct zl_worker *w, uint32_t *live, struct choice *best, enum 
     return true;
 }
 
+/* Choose what to run and take its stage, or none. false: there is nothing more to do here. */
+static bool take(struct zl_worker *w, struct choice *best, enum zl_stage_next *why)
+{
+    struct zl_pool *p = w->pool;
+    pthread_mutex_lock(&p->lock);
+    for (uint32_t i = 0; !p->revived && i < p->live; i++)
+        zl_stage_revive(p->stage[i]);
+    p->revived = true;
+    if (!p->broken && !look(p, best, why)) {
+        p->broken = true;
+        for (uint32_t i = 0; i < p->live; i++) /* an operation under way has its slots and ends */
+            zl_stage_end(p->stage[i], true);
+    }
+    const bool more = !p->broken && p->live;
+    if (more && best->stage) {
+        best->stage->taken = true;
+        best->stage->trace = w->trace;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return more;
+}
+
+static void give_back(struct zl_worker *w, struct zl_stage *s)
+{
+    pthread_mutex_lock(&w->pool->lock);
+    s->taken = false;
+    pthread_mutex_unlock(&w->pool->lock);
+    if (w->pool->n_workers > 1) /* somebody may have looked while it was taken */
+        zl_bell_ring(w->bell);
+}
+
 static void *run(void *arg)
 {
     struct zl_worker *w = arg;
-    uint32_t live = w->n_stages;
-    bool ok = true;
     w->pinned = zl_cores_pin_team(&w->group);
-    for (uint32_t i = 0; i < w->n_stages; i++)
-        zl_stage_revive(w->stage[i]);
-    while (live) {
+    for (;;) {
         const uint32_t seen = zl_bell_seen(w->bell);
-        struct choice best;
-        enum zl_stage_next why;
+        struct choice best = {0};
+        enum zl_stage_next why = ZL_STAGE_WAITS_INPUT;
         if (atomic_load_explicit(w->halt, memory_order_acquire)) /* set before the bell was rung */
             break;
-        ok = look(w, &live, &best, &why);
-        if (!ok)
+        if (!take(w, &best, &why))
             break;
         if (best.stage) {
             if (w->before)
                 w->before(w->context, best.stage->index);
             zl_stage_run(best.stage, best.what);
+            give_back(w, best.stage);
             add(&w->counters->operations, 1);
-        } else if (live) {
+        } else {
             const uint64_t start = zl_clock_ns();
             zl_bell_wait(w->bell, seen);
             book_wait(w, why, start);
         }
     }
-    for (uint32_t i = 0; !ok && i < live; i++)
-        zl_stage_end(w->stage[i], true);
     atomic_store_explicit(&w->over, true, memory_order_release); /* what the thread wrote is seen with it */
     return NULL;
 }

@@ -103,6 +103,7 @@ static int place(const struct zl_scene *s, struct zl_sim_plan *plan, struct zl_e
                        s->n_groups, (unsigned long long)s->stages);
     zl_places_choose(&places, together ? ZL_PLACEMENT_STACKED : ZL_PLACEMENT_SPREAD, n, together ? n : (uint32_t)s->stages, teams);
     plan->request.workers = places.n_workers;
+    plan->request.common = places.common && !s->n_groups; /* groups that are not equal have stages of their own */
     for (uint32_t k = 0; k < n; k++)
         plan->request.worker[k] = places.worker_of[k];
     if (!together && !s->n_groups)

@@ -206,7 +206,7 @@ static uint32_t pick(const struct sim *s, uint32_t w, enum op *op)
 {
     uint32_t best = s->r->stages;
     for (uint32_t k = 0; k < s->r->stages; k++) {
-        if (s->r->worker[k] != w)
+        if ((!s->r->common && s->r->worker[k] != w) || s->stage[k].busy)
             continue;
         enum op o = next(s, k);
         if (o == NONE || !has_input(s, k, o) || !has_space(s, k, o))

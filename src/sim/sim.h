@@ -37,6 +37,7 @@ struct zl_sim_request {
     bool frozen[ZL_SIM_STAGES]; /* forward only */
     uint64_t ahead[ZL_SIM_STAGES]; /* micro-batches that may wait for their backward after a forward */
     uint32_t worker[ZL_SIM_STAGES]; /* who runs the stage, below `workers` */
+    bool common;              /* every worker runs every stage, one at a time, whatever `worker` says */
     struct zl_sim_cost cost[ZL_SIM_STAGES];
     /* What one span of a micro-batch takes, where they differ; of an update the step's last one. NULL: the stage's cost. */
     uint64_t (*span_ns)(void *context, uint32_t stage, enum zl_trace_kind kind, uint64_t micro);

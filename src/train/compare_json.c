@@ -16,7 +16,7 @@ static json_t *json_stages(const struct zl_compared *c)
                 *s = *s == ' ' ? '_' : *s;
             json_object_set_new(o, key, zl_json_number(zl_trace_mean(&c->costs, k, (enum zl_trace_kind)kind) * 1e-9));
         }
-        json_object_set_new(o, "worker", zl_json_count(c->costs.stage[k].worker));
+        json_object_set_new(o, "worker", c->costs.stage[k].roams ? json_null() : zl_json_count(c->costs.stage[k].worker));
         json_object_set_new(o, "peak_activation_bytes", zl_json_count(c->costs.stage[k].peak_bytes));
         json_array_append_new(list, o);
     }

@@ -205,9 +205,11 @@ static void put_stages(FILE *f, const struct zl_compared *c)
     for (uint32_t k = 0; k < c->costs.stages; k++) {
         const json_t *s = json_array_get(stages, k);
         const long long first = json_integer_value(json_object_get(s, "first_layer")), n = json_integer_value(json_object_get(s, "layers"));
-        fprintf(f, "<tr><td>%u</td><td>%lld–%lld</td><td>%lld</td><td>%u</td><td>%zu</td>", k, first, first + n - 1,
-                (long long)json_integer_value(json_object_get(s, "look_ahead")), c->costs.stage[k].worker,
-                json_array_size(json_object_get(s, "cpus")));
+        char worker[16];
+        snprintf(worker, sizeof worker, c->costs.stage[k].roams ? "any" : "%u", c->costs.stage[k].worker);
+        fprintf(f, "<tr><td>%u</td><td>%lld–%lld</td><td>%lld</td><td>%s</td><td>%lld</td>", k, first, first + n - 1,
+                (long long)json_integer_value(json_object_get(s, "look_ahead")), worker,
+                (long long)json_integer_value(json_object_get(s, "threads")));
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             fputs("<td>", f);
             put_fixed(f, c->costs.stage[k].n[kinds[i].kind] ? zl_trace_mean(&c->costs, k, kinds[i].kind) * 1e-6 : (double)NAN, 2);

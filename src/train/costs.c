@@ -177,6 +177,7 @@ int zl_costs_speed(const struct zl_costs *c, const struct zl_setup *s, double *t
     if (!rc) {
         r->stages = s->partition.n;
         r->workers = s->places.n_workers;
+        r->common = s->places.common;
         r->micro = micro ? micro : 1;
         r->steps = steps;
         r->local = schedule->local;

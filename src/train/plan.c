@@ -63,10 +63,17 @@ static int run_probe(struct zl_setup *s, const struct zl_hooks *hooks, struct pr
     return rc;
 }
 
-/* Tokens a second once the pipeline is full: the slowest worker decides; its stages take turns. */
+/* Tokens a second once the pipeline is full: the slowest worker decides, whose stages take turns; or, where workers have the stages in
+ * common, all of them together or the slowest stage. */
 static double tokens_per_second(const struct zl_setup *s, const struct probe *p)
 {
     double busy[ZL_STAGES_MAX] = {0}, slowest = 0;
+    for (uint32_t k = 0; s->places.common && k < s->partition.n; k++) {
+        busy[0] += p->busy[k] / s->places.n_workers;
+        slowest = p->busy[k] > slowest ? p->busy[k] : slowest;
+    }
+    if (s->places.common)
+        return slowest > 0 ? (double)p->tokens / (busy[0] > slowest ? busy[0] : slowest) : 0;
     for (uint32_t k = 0; k < s->partition.n; k++) {
         double *worker = &busy[s->places.worker_of[k]];
         *worker += p->busy[k];

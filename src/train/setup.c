@@ -270,6 +270,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .micro_per_step = most_micro(&s->order),
         .n_workers = s->places.n_workers,
         .worker_of = s->places.worker_of,
+        .common = s->places.common,
         .groups = s->groups,
     };
     rc = zl_pipeline_plan(&s->corpus.model, &s->partition, &s->pipeline, &s->plan, err);
@@ -469,10 +470,12 @@ static json_t *describe_stages(const struct zl_setup *s)
     for (uint32_t k = 0; k < s->partition.n; k++) {
         const struct zl_cut *c = &s->partition.cut[k];
         json_t *cpus = json_array(), *o = json_object();
-        const struct zl_core_group *g = &s->groups[s->places.worker_of[k]];
-        for (int i = 0; i < g->n; i++)
-            json_array_append_new(cpus, json_integer(g->cpu[i]));
-        json_object_set_new(o, "worker", zl_json_count(s->places.worker_of[k]));
+        const uint32_t worker = s->places.worker_of[k], first = s->places.common ? 0 : worker;
+        for (uint32_t w = first; w < (s->places.common ? s->places.n_workers : worker + 1); w++)
+            for (int i = 0; i < s->groups[w].n; i++)
+                json_array_append_new(cpus, json_integer(s->groups[w].cpu[i]));
+        json_object_set_new(o, "worker", s->places.common ? json_null() : zl_json_count(worker));
+        json_object_set_new(o, "threads", json_integer(s->groups[worker].n));
         json_object_set_new(o, "in_flight", zl_json_count(s->plan.in_flight[k]));
         json_object_set_new(o, "waiting_bytes", zl_json_count(s->plan.waiting_bytes[k]));
         json_object_set_new(o, "first_layer", zl_json_count(c->first));

@@ -38,7 +38,7 @@ int zl_trace_file_open(struct zl_trace_file *t, const char *path, struct zl_erro
 uint32_t zl_trace_events(uint64_t micro, uint32_t stages, uint32_t lanes)
 {
     const uint64_t most = EVENTS_MOST / lanes;
-    const uint64_t stages_a_lane = ((uint64_t)stages + lanes - 1) / lanes;
+    const uint64_t stages_a_lane = lanes < stages ? stages : 1; /* one worker may come to run all that they have in common */
     if (micro > most)
         return (uint32_t)most;
     const uint64_t n = micro * stages_a_lane * EVENTS_A_MICRO + 64;

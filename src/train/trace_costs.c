@@ -43,6 +43,7 @@ static uint64_t within(const struct zl_trace_event *e, uint64_t begin, uint64_t 
 
 static void count(const struct zl_traced *t, struct zl_trace_costs *c)
 {
+    bool seen[ZL_STAGES_MAX] = {false};
     for (uint64_t i = 0; i < t->n; i++) {
         const struct zl_trace_event *e = &t->event[i];
         struct zl_traced_worker *w = &c->worker[t->worker[i]];
@@ -51,7 +52,9 @@ static void count(const struct zl_traced *t, struct zl_trace_costs *c)
         if (e->stage == ZL_TRACE_NO_STAGE)
             continue;
         struct zl_traced_stage *s = &c->stage[e->stage];
+        s->roams |= seen[e->stage] && s->worker != t->worker[i];
         s->worker = t->worker[i];
+        seen[e->stage] = true;
         if (e->kind == ZL_TRACE_ACTIVATION_BYTES && e->end_ns > s->peak_bytes)
             s->peak_bytes = e->end_ns;
         if (e->kind >= ZL_TRACE_SPANS)

@@ -10,7 +10,8 @@
 
 struct zl_traced_stage {
     uint64_t n[ZL_TRACE_SPANS], ns[ZL_TRACE_SPANS]; /* spans of a kind and their time together */
-    uint32_t worker;
+    uint32_t worker;     /* that ran it last */
+    bool roams;          /* and others did too */
     uint64_t peak_bytes; /* of the counter, 0: it was not traced */
 };
 

@@ -31,6 +31,7 @@ struct way {
     enum zl_schedule_kind schedule;
     uint32_t stages, per_step, ring_depth;
     bool vertical_sync, stacked, replay;
+    bool common;               /* two workers run all stages */
     uint32_t lag;              /* of async; 0: the usual one */
     unsigned delays;           /* seed of pauses at random; 0: none */
     struct snapshots *take;    /* leave the state of every step here */
@@ -190,8 +191,8 @@ static struct result run(const struct way *way)
     const struct zl_pipeline_options o = {.lora = &lora, .tokens = TOKENS, .seqs = 2, .longest = TOKENS, .ring_depth = way->ring_depth,
                                           .optimizer = adamw, .schedule = &schedule,
                                           .vertical_sync = way->vertical_sync, .micro_per_step = way->per_step,
-                                          .n_workers = way->stacked ? 1 : way->stages,
-                                          .worker_of = way->stacked ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
+                                          .n_workers = way->stacked ? 1 : way->common ? 2 : way->stages, .common = way->common,
+                                          .worker_of = way->stacked || way->common ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
                                           .before = way->delays || way->break_at || way->halt_at ? disturb : NULL, .before_context = &d};
     uint32_t i = way->from ? way->at * way->per_step : 0;
     bool halted = false;
@@ -404,7 +405,8 @@ static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state
         way.from = &taken;
         for (way.at = 1; way.at <= MICRO / 2; way.at++) {
             char what[96];
-            way.stacked = way.at % 2;
+            way.stacked = way.at % 3 == 1;
+            way.common = way.at % 3 == 2;
             struct result resumed = run(&way);
             snprintf(what, sizeof what, "%s, %u stages, from step %u", forms[i / 2].name, way.stages, way.at);
             assert_same(what, &resumed, &straight);
@@ -453,7 +455,8 @@ static void every_schedule_goes_on_from_wherever_it_was_halted(void **state)
         struct result straight = run(&way);
         for (way.halt_at = 1; way.halt_at <= 19; way.halt_at += way.halt_at < 7 ? 1 : 3) {
             char what[96];
-            way.stacked = way.halt_at % 2;
+            way.stacked = way.halt_at % 3 == 1;
+            way.common = way.halt_at % 3 == 2;
             struct result resumed = run(&way);
             snprintf(what, sizeof what, "%s, %u stages, halted behind every %u operations", forms[i / 2].name, way.stages, way.halt_at);
             assert_same(what, &resumed, &straight);
@@ -472,6 +475,7 @@ static void delays_at_random_change_no_bit(void **state)
         struct result still = run(&way);
         for (way.delays = 1; way.delays <= 3; way.delays++) {
             way.ring_depth = way.delays;
+            way.common = way.delays != 2;
             struct result disturbed = run(&way);
             assert_same(f->name, &disturbed, &still);
             free_result(&disturbed);
@@ -487,7 +491,8 @@ static void a_pipeline_that_is_broken_off_ends(void **state)
         for (uint32_t at = 1; at < 60; at += 7) {
             struct way way = way_of(f, 3, 4, 1);
             way.break_at = at;
-            way.stacked = at % 2;
+            way.stacked = at % 3 == 1;
+            way.common = at % 3 == 2;
             struct result r = run(&way);
             assert_true(r.reports <= 3 * MICRO);
             free_result(&r);

@@ -68,9 +68,9 @@ static struct zl_sim_result run(struct zl_sim_request r)
     if (zl_sim_run(&r, &o, &err))
         fail_msg("%s", err.text);
     uint64_t busy = 0, work = 0, free_at[ZL_SIM_STAGES] = {0};
-    for (uint64_t i = 0; i < o.n; i++) { /* in order, and a worker does one thing at a time */
+    for (uint64_t i = 0; i < o.n; i++) { /* in order, and a worker does one thing at a time, as a stage does that several run */
         const struct zl_trace_event *e = &o.event[i];
-        const uint32_t w = r.worker[e->stage];
+        const uint32_t w = r.common ? e->stage : r.worker[e->stage];
         assert_true(e->begin_ns >= free_at[w]);
         free_at[w] = e->end_ns;
         busy += e->end_ns - e->begin_ns;
@@ -170,6 +170,55 @@ static void pipedream_fills_once(void **state)
         zl_sim_free(&o);
         zl_sim_free(&flushed);
     }
+}
+
+/* Three stages that cost the same: one worker of two would have two of them. */
+static void workers_with_stages_in_common_share_them_evenly(void **state)
+{
+    (void)state;
+    struct zl_sim_request r = pipedream((struct shape){3, 4, 25});
+    r.workers = 2;
+    r.worker[0] = r.worker[1] = 0;
+    r.worker[2] = 1;
+    struct zl_sim_result own = run(r);
+    r.common = true;
+    struct zl_sim_result common = run(r);
+    print_message("  idle: %.1f %% with stages of their own, %.1f %% (bound 2) with all in common\n", 100 * zl_sim_bubble_all(&own, 2),
+                  100 * zl_sim_bubble_all(&common, 2));
+    assert_true(zl_sim_bubble_all(&own, 2) > 0.24);
+    assert_true(zl_sim_bubble_all(&common, 2) < 0.02);
+    for (uint32_t k = 0; k < 3; k++)
+        assert_int_equal(common.stage[k].peak_micro, own.stage[k].peak_micro);
+    zl_sim_free(&own);
+    zl_sim_free(&common);
+}
+
+/* Every third micro-batch is long. */
+static uint64_t uneven(void *context, uint32_t stage, enum zl_trace_kind kind, uint64_t micro)
+{
+    (void)context;
+    (void)stage;
+    return (kind == ZL_TRACE_BACKWARD ? B : F) * (micro % 3 ? 1 : 4);
+}
+
+static void a_longer_lag_evens_out_micro_batches_that_are_not_equal(void **state)
+{
+    (void)state;
+    struct zl_sim_request r = pipedream((struct shape){2, 4, 30});
+    double idle[5];
+    r.span_ns = uneven;
+    for (uint64_t lag = 1; lag < 5; lag++) {
+        struct zl_sim_result o;
+        struct zl_error err = {0};
+        r.ahead[0] = lag;
+        if (zl_sim_run(&r, &o, &err))
+            fail_msg("%s", err.text);
+        idle[lag] = zl_sim_bubble_all(&o, 2);
+        print_message("  lag %d: %.1f %% idle\n", (int)lag, 100 * idle[lag]);
+        assert_int_equal(o.stage[0].peak_micro, lag + 1);
+        zl_sim_free(&o);
+    }
+    assert_true(idle[2] < idle[1] && idle[3] < 0.02 && idle[4] <= idle[3]);
 }
 
 static void late_gradients_pay_with_a_forward_and_keep_inputs_only(void **state)
@@ -306,6 +355,8 @@ int main(void)
         cmocka_unit_test(the_slowest_stage_sets_the_pace_of_zerolock),
         cmocka_unit_test(one_stage_is_never_idle),
         cmocka_unit_test(pipedream_fills_once),
+        cmocka_unit_test(workers_with_stages_in_common_share_them_evenly),
+        cmocka_unit_test(a_longer_lag_evens_out_micro_batches_that_are_not_equal),
         cmocka_unit_test(late_gradients_pay_with_a_forward_and_keep_inputs_only),
         cmocka_unit_test(interleaving_divides_the_bubble),
         cmocka_unit_test(stages_on_one_worker_hold_one_block_at_a_time),

@@ -65,6 +65,33 @@ static struct zl_sim_request request_of(const struct zl_traced *t, const struct 
     return r;
 }
 
+static struct timed {
+    struct zl_trace_event event;
+    uint64_t at;
+    uint16_t worker;
+} timed[20000];
+
+static int by_time(const void *a, const void *b)
+{
+    const struct timed *x = a, *y = b;
+    if (x->event.begin_ns != y->event.begin_ns)
+        return x->event.begin_ns < y->event.begin_ns ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* A stage that several workers have in common has its events among those of each. */
+static void sort_by_time(struct zl_traced *t)
+{
+    assert_true(t->n <= sizeof timed / sizeof timed[0]);
+    for (uint64_t i = 0; i < t->n; i++)
+        timed[i] = (struct timed){t->event[i], i, t->worker[i]};
+    qsort(timed, t->n, sizeof timed[0], by_time);
+    for (uint64_t i = 0; i < t->n; i++) {
+        t->event[i] = timed[i].event;
+        t->worker[i] = timed[i].worker;
+    }
+}
+
 /* The operations of one stage, in order; the next one from *at on, NULL at the end. */
 static const struct zl_trace_event *next(const struct zl_trace_event *e, uint64_t n, uint32_t stage, uint64_t *at)
 {
@@ -130,6 +157,7 @@ static void run_one(struct zl_train_options o)
     if (zl_train_run(&o, &err) || zl_trace_read(path, &t, &err) || zl_trace_costs(&t, path, &costs, &err))
         fail_msg("%s", err.text);
     assert_int_equal(t.dropped, 0);
+    sort_by_time(&t);
     struct zl_sim_request r = request_of(&t, &o, step_micro);
     if (zl_sim_run(&r, &s, &err))
         fail_msg("%s", err.text);
