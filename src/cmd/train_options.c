@@ -290,9 +290,9 @@ static const struct zl_option options[] = {
      .arg = "NUMBER",
      .kind = ZL_OPTION_COUNT,
      FIELD(lag),
-     .fallback = "2",
      .min = 1,
      .max = ZL_LAG_MAX,
+     .shown = "2, or 1 where steps have few micro-batches",
      .also = "staleness delay",
      .help = "With async: micro-batches that a stage is ahead of the next one, by which gradients come late over each boundary. With 1 stages wait "
              "for each other where micro-batches are not equal; each more takes memory for another one."},

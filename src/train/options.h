@@ -64,7 +64,7 @@ struct zl_train_options {
     uint64_t ring_depth;   /* micro-batches */
     enum zl_placement placement; /* of stages on core groups */
     uint64_t interleave;   /* 1f1b: parts of the model that each stage holds; 1 or 0: one */
-    uint64_t lag;          /* async: see struct zl_schedule; 0: the usual one */
+    uint64_t lag;          /* async: see struct zl_schedule; 0: what suits the steps */
     enum zl_switch replay; /* async: keep inputs only, and make the forward again with the weights of the day */
     bool vertical_sync;    /* pipedream: all stages use the version of weights that the first one had */
     uint64_t window;       /* sweep: steps that a block takes before the next block's turn, at most */

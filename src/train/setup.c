@@ -231,6 +231,13 @@ static uint64_t most_micro(const struct zl_data_order *o)
     return most;
 }
 
+/* What was left open: a usual lag, unless the first stage's gradients then were late by more than half a step. */
+static uint32_t lag_of(const struct zl_setup *s, const struct zl_train_options *o)
+{
+    const uint64_t late = (uint64_t)ZL_LAG_USUAL * (s->partition.n - 1);
+    return o->lag ? (uint32_t)o->lag : 2 * late * s->order.n_steps <= s->order.n_micro ? ZL_LAG_USUAL : 1;
+}
+
 /* Order and memory of one candidate: so many tokens a micro-batch, so much computed again. */
 static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint64_t micro, enum zl_recompute recompute,
                      struct zl_error *err)
@@ -238,6 +245,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
     int rc = plan_order(s, o, micro, err);
     if (rc)
         return rc;
+    s->schedule = zl_schedule_make(o->schedule, lag_of(s, o), o->replay == ZL_ON);
     s->n_anchored = zl_anchor_stages(s, o);
     s->n_cached = zl_frozen_stages(s, o);
     s->pipeline = (struct zl_pipeline_options){

@@ -100,4 +100,13 @@ cmp -s out by-seed || fail 'the same seed gives another text'
 run 0 generate model 'Count 2 from 3:' --adapter again -n 4
 run 2 generate model 'hello' --chat
 one_sentence
+
+# gradients are late by half a step at most, unless it is asked for
+late() {
+    run 0 train model train.jsonl -s async -k 2 --steps 3 -l 256 -o late --force -q "${@:2}"
+    grep -q "\"lag\": *$1\b" late/run.json || fail "${*:2}: not a lag of $1: $(grep -o '"lag": *[0-9]*' late/run.json)"
+}
+late 2 -b 800 -m 64
+late 1 -b 64 -m 64
+late 3 -b 64 -m 64 --lag 3
 finish

@@ -32,7 +32,8 @@ static bool is_work(unsigned kind)
 /* What the trace says about the run, as a request. Costs need not be right for an order. */
 static struct zl_sim_request request_of(const struct zl_traced *t, const struct zl_train_options *o, uint64_t *step_micro)
 {
-    const struct zl_schedule schedule = zl_schedule_make(o->schedule, (uint32_t)o->lag, o->replay == ZL_ON);
+    const uint32_t lag = (uint32_t)json_integer_value(json_object_get(t->about, "lag"));
+    const struct zl_schedule schedule = zl_schedule_make(o->schedule, lag, o->replay == ZL_ON);
     static struct zl_sim_request r;
     r = (struct zl_sim_request){.stages = t->stages,
                                 .workers = t->workers,
