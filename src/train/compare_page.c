@@ -205,8 +205,9 @@ static void put_stages(FILE *f, const struct zl_compared *c)
     for (uint32_t k = 0; k < c->costs.stages; k++) {
         const json_t *s = json_array_get(stages, k);
         const long long first = json_integer_value(json_object_get(s, "first_layer")), n = json_integer_value(json_object_get(s, "layers"));
-        char worker[16];
-        snprintf(worker, sizeof worker, c->costs.stage[k].roams ? "any" : "%u", c->costs.stage[k].worker);
+        char worker[16] = "any";
+        if (!c->costs.stage[k].roams)
+            snprintf(worker, sizeof worker, "%u", c->costs.stage[k].worker);
         fprintf(f, "<tr><td>%u</td><td>%lld–%lld</td><td>%lld</td><td>%s</td><td>%lld</td>", k, first, first + n - 1,
                 (long long)json_integer_value(json_object_get(s, "look_ahead")), worker,
                 (long long)json_integer_value(json_object_get(s, "threads")));
