@@ -1,5 +1,5 @@
 /*
- * Which microkernel multiplies: ours (isa/micro.c) where there is AVX2 or AVX-512, else BLIS's sgemm microkernel behind struct zl_ukr. This
+ * Which microkernel multiplies: ours (isa/micro.c) where there is AVX2, AVX-512 or NEON, else BLIS's sgemm microkernel behind struct zl_ukr. This
  * is the one file that knows BLIS, and it does not use BLIS's own loops, threads or packing.
  *
  * BLIS's kernels want an exact tile, the products as they are, and nothing asked for: what is left they get here, around them. Those that
@@ -112,7 +112,12 @@ static void choose(void)
         break;
 #endif
     default:
+#ifdef __aarch64__ /* its baseline has multiply-adds */
+        chosen = (struct zl_ukr){.name = "neon 6x16", .pn = 16, .pm = 6, .run = zl_micro_baseline};
+        (void)choose_blis;
+#else
         choose_blis();
+#endif
     }
 }
 

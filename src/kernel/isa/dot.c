@@ -26,6 +26,8 @@ V_INLINE v4 fma4(v4 a, v4 b, v4 c)
 {
 #if defined __FMA__
     return (v4)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+#elif defined __aarch64__
+    return (v4)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif

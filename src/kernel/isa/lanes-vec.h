@@ -100,6 +100,19 @@ static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
     v[2] = (vu)_mm_unpacklo_epi64(b, d);
     v[3] = (vu)_mm_unpackhi_epi64(b, d);
 }
+#elif defined __aarch64__
+#define WORDS(r)   vreinterpretq_u32_u8(vld1q_u8(p[r] + at))
+#define DOUBLES(v) vreinterpretq_u64_u32(v)
+static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
+{
+    const uint32x4x2_t a = vtrnq_u32(WORDS(0), WORDS(1)), b = vtrnq_u32(WORDS(2), WORDS(3));
+    v[0] = (vu)vtrn1q_u64(DOUBLES(a.val[0]), DOUBLES(b.val[0]));
+    v[1] = (vu)vtrn1q_u64(DOUBLES(a.val[1]), DOUBLES(b.val[1]));
+    v[2] = (vu)vtrn2q_u64(DOUBLES(a.val[0]), DOUBLES(b.val[0]));
+    v[3] = (vu)vtrn2q_u64(DOUBLES(a.val[1]), DOUBLES(b.val[1]));
+}
+#undef WORDS
+#undef DOUBLES
 #else
 static inline void columns(const uint8_t *const *p, int64_t at, vu v[4])
 {
@@ -152,6 +165,8 @@ static inline vf halves(vu v)
 #elif defined __AVX2__
     __m256i w = _mm256_and_si256((__m256i)v, _mm256_set1_epi32(0xffff));
     return (vf)_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+#elif defined __aarch64__
+    return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32((uint32x4_t)v)));
 #else
     uint32_t h[LANES];
     float x[LANES];

@@ -12,7 +12,12 @@
 #include "kernel/isa/vec.h"
 #include "kernel/micro.h"
 
-enum { ROWS = VL == 16 ? 12 : 6, VECTORS = 2, PN = VECTORS * VL, STEP = ZL_ASK_STEP };
+#ifdef __aarch64__
+#define PANEL_VECTORS 4
+#else
+#define PANEL_VECTORS 2
+#endif
+enum { ROWS = VL == 16 ? 12 : 6, VECTORS = PANEL_VECTORS, PN = VECTORS * VL, STEP = ZL_ASK_STEP };
 
 /* One k: a row of each panel. */
 #define MULTIPLY()                                                                               \
@@ -30,6 +35,29 @@ enum { ROWS = VL == 16 ? 12 : 6, VECTORS = 2, PN = VECTORS * VL, STEP = ZL_ASK_S
         m += ROWS;                                                                               \
     } while (0)
 
+/* STEP of them. NEON multiplies by a lane: two k of six activations are three loads, not twelve. */
+#ifdef __aarch64__
+#define MULTIPLY_STEP()                                                                          \
+    do {                                                                                         \
+        vf x[STEP * ROWS / VL];                                                                  \
+        V_EACH(v, STEP * ROWS / VL)                                                              \
+            x[v] = v_load(m + v * VL);                                                           \
+        V_EACH(i, STEP)                                                                          \
+            V_EACH(v, VECTORS)                                                                   \
+            {                                                                                    \
+                const vf w = v_load(b + i * PN + v * VL);                                        \
+                V_EACH(r, ROWS)                                                                  \
+                    sum[r][v] = v_fma_lane(w, x[(i * ROWS + r) / VL], (i * ROWS + r) % VL, sum[r][v]); \
+            }                                                                                    \
+        b += STEP * PN;                                                                          \
+        m += STEP * ROWS;                                                                        \
+    } while (0)
+#else
+#define MULTIPLY_STEP()                                                                          \
+    V_EACH(i, STEP)                                                                              \
+        MULTIPLY()
+#endif
+
 void ZL_ISA(zl_micro)(const struct zl_ukr *u, int64_t k, const float *m, const float *b, int n, float alpha, float beta, float *c,
                       int64_t ldc, struct zl_ask *ask)
 {
@@ -44,13 +72,11 @@ void ZL_ISA(zl_micro)(const struct zl_ukr *u, int64_t k, const float *m, const f
     for (int row = 0; row < ROWS && k >= STEP; row++, k -= STEP) {
         __builtin_prefetch(c + row * ldc, 0, 2);
         __builtin_prefetch(c + row * ldc + n - 1, 0, 2);
-        V_EACH(i, STEP)
-            MULTIPLY();
+        MULTIPLY_STEP();
     }
     for (; k >= STEP; k -= STEP) {
         zl_ask_next(&next);
-        V_EACH(i, STEP)
-            MULTIPLY();
+        MULTIPLY_STEP();
     }
     for (; k > 0; k--)
         MULTIPLY();

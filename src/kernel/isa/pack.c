@@ -210,6 +210,26 @@ static int64_t m_six(const float *a, int64_t lda, int64_t kc, float *dst)
 }
 #endif
 
+#ifdef __aarch64__
+/* Six rows, four k at a time: four rows and two. */
+static int64_t m_six(const float *a, int64_t lda, int64_t kc, float *dst)
+{
+    int64_t k = 0;
+    for (; k + 4 <= kc; k += 4, a += 4, dst += 4 * 6) {
+        const float32x4x2_t s = vtrnq_f32(vld1q_f32(a), vld1q_f32(a + lda));
+        const float32x4x2_t t = vtrnq_f32(vld1q_f32(a + 2 * lda), vld1q_f32(a + 3 * lda));
+        const float32x4x2_t u = vtrnq_f32(vld1q_f32(a + 4 * lda), vld1q_f32(a + 5 * lda));
+        for (int c = 0; c < 2; c++) {
+            vst1q_f32(dst + 6 * c, vcombine_f32(vget_low_f32(s.val[c]), vget_low_f32(t.val[c])));
+            vst1_f32(dst + 6 * c + 4, vget_low_f32(u.val[c]));
+            vst1q_f32(dst + 6 * c + 12, vcombine_f32(vget_high_f32(s.val[c]), vget_high_f32(t.val[c])));
+            vst1_f32(dst + 6 * c + 16, vget_high_f32(u.val[c]));
+        }
+    }
+    return k;
+}
+#endif
+
 /* Rows of K that lie side by side (a transposed): copied, in vectors where the width is known. */
 static inline void m_copy(const float *a, int64_t lda, int64_t kc, int pm, float *restrict dst)
 {
@@ -246,7 +266,7 @@ void ZL_ISA(zl_pack_m)(const float *a, int64_t lda, int transposed, int m, int64
     if (!transposed && m == 12 && pm == 12)
         k = m_twelve(a, lda, kc, dst);
 #endif
-#ifdef __AVX2__
+#if defined __AVX2__ || defined __aarch64__
     if (!transposed && m == 6 && pm == 6)
         k = m_six(a, lda, kc, dst);
 #endif

@@ -27,6 +27,8 @@ V_INLINE vi bytes_of(const uint8_t *p)
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 #elif VL == 8
     return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+#elif defined __aarch64__
+    return (vi)vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(u32_at(p))))));
 #else
     return (vi){p[0], p[1], p[2], p[3]};
 #endif
@@ -38,6 +40,8 @@ V_INLINE vi signed_bytes_of(const uint8_t *p)
     return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 #elif VL == 8
     return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+#elif defined __aarch64__
+    return (vi)vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(u32_at(p))))));
 #else
     return (vi){(int8_t)p[0], (int8_t)p[1], (int8_t)p[2], (int8_t)p[3]};
 #endif
@@ -165,6 +169,8 @@ V_INLINE void quants_bf16(const uint8_t *row, int64_t u, vf *q)
         q[i] = (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16);
 #elif VL == 8
         q[i] = (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
+#elif defined __aarch64__
+        q[i] = (vf)vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16);
 #else
         q[i] = (vf){bf16_at(p), bf16_at(p + 2), bf16_at(p + 4), bf16_at(p + 6)};
 #endif
@@ -180,6 +186,8 @@ V_INLINE void quants_f16(const uint8_t *row, int64_t u, vf *q)
         q[i] = (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 #elif VL == 8
         q[i] = (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+#elif defined __aarch64__
+        q[i] = (vf)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 #else
         q[i] = (vf){half_at(p), half_at(p + 2), half_at(p + 4), half_at(p + 6)};
 #endif
@@ -193,6 +201,8 @@ V_INLINE v4 two_halves(const uint8_t *p)
 {
 #ifdef __F16C__
     return (v4)_mm_cvtph_ps(_mm_cvtsi32_si128((int)u32_at(p)));
+#elif defined __aarch64__
+    return (v4)vcvt_f32_f16(vreinterpret_f16_u64(vdup_n_u64(u32_at(p))));
 #else
     return (v4){half_at(p), half_at(p + 2), 0, 0};
 #endif
@@ -200,7 +210,7 @@ V_INLINE v4 two_halves(const uint8_t *p)
 
 V_INLINE v4 one_half(const uint8_t *p)
 {
-#ifdef __F16C__
+#if defined __F16C__ || defined __aarch64__
     return two_halves(p);
 #else
     return (v4){half_at(p), 0, 0, 0};

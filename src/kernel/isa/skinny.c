@@ -57,6 +57,8 @@ static inline void STORE(float *p, vec v)
 }
 #endif
 
+#define UNROLLED _Pragma("GCC unroll 12") /* or the sums are kept in memory */
+
 /* c[0..n) = beta c + alpha v, n <= LANES. */
 static inline void finish(vec v, int n, float alpha, float beta, float *c)
 {
@@ -81,8 +83,8 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
 {
     vec sum[12][2];
     struct zl_ask next = *ask;
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++)
+    UNROLLED for (int r = 0; r < R; r++)
+        UNROLLED for (int v = 0; v < V; v++)
             sum[r][v] = SPLAT(0);
     for (const struct zl_strip *s = strips; s < strips + n_strips; s++) {
         const float *a = s->a + m0 * s->row;
@@ -91,19 +93,18 @@ static inline __attribute__((always_inline)) void block(const int R, const int V
             vec b[2];
             if (k % ZL_ASK_STEP == 0)
                 zl_ask_next(&next);
-            for (int v = 0; v < V; v++)
+            UNROLLED for (int v = 0; v < V; v++)
                 b[v] = LOAD(panel + v * LANES);
-#pragma GCC unroll 12
-            for (int r = 0; r < R; r++) {
+            UNROLLED for (int r = 0; r < R; r++) {
                 vec x = SPLAT(a[r * row]);
-                for (int v = 0; v < V; v++)
+                UNROLLED for (int v = 0; v < V; v++)
                     sum[r][v] = FMA(x, b[v], sum[r][v]);
             }
         }
     }
     *ask = next;
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++)
+    UNROLLED for (int r = 0; r < R; r++)
+        UNROLLED for (int v = 0; v < V; v++)
             finish(sum[r][v], n - v * LANES, alpha, beta, c + (m0 + r) * ldc + v * LANES);
 }
 

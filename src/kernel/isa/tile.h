@@ -66,7 +66,38 @@ V_INLINE void tile_fixed(const int rows, const int vectors, const int by_k, cons
             acc[i][j] = (vf){0};
     const int64_t lda = p->lda, ldb = p->ldb, ldc = p->ldc;
     const float *a = by_k ? p->a + k0 * lda + r : p->a + r * lda + k0, *b = p->b + k0 * ldb + lane;
-    for (int64_t k = k0; k < k1; k++) {
+    int64_t k = k0;
+#ifdef __aarch64__ /* multiplies by a lane: A's numbers come four a load */
+    if (by_k && rows % VL == 0)
+        for (; k < k1; k++, a += lda, b += ldb) {
+            vf av[TILE_ROWS / VL];
+            V_EACH(i, rows / VL)
+                av[i] = v_load(a + i * VL);
+            V_EACH(j, vectors)
+            {
+                const vf bv = v_load(b + j * VL);
+                V_EACH(i, rows)
+                    acc[i][j] = v_fma_lane(bv, av[i / VL], i % VL, acc[i][j]);
+            }
+        }
+    if (!by_k)
+        for (; k + VL <= k1; k += VL, a += VL) {
+            vf av[TILE_ROWS];
+            V_EACH(i, rows)
+                av[i] = v_load(a + i * lda);
+            V_EACH(l, VL)
+            {
+                V_EACH(j, vectors)
+                {
+                    const vf bv = v_load(b + j * VL);
+                    V_EACH(i, rows)
+                        acc[i][j] = v_fma_lane(bv, av[i], l, acc[i][j]);
+                }
+                b += ldb;
+            }
+        }
+#endif
+    for (; k < k1; k++) {
         vf bv[TILE_VECTORS];
         V_EACH(j, vectors)
             bv[j] = v_load(b + j * VL);

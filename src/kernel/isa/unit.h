@@ -13,6 +13,8 @@
 
 #ifdef __F16C__
 #include <immintrin.h>
+#elif defined __aarch64__
+#include <arm_neon.h>
 #endif
 
 static inline uint16_t u16_at(const uint8_t *p)
@@ -33,6 +35,10 @@ static inline float half_at(const uint8_t *p)
 {
 #ifdef __F16C__
     return _cvtsh_ss(u16_at(p));
+#elif defined __aarch64__
+    __fp16 h;
+    memcpy(&h, p, sizeof h);
+    return (float)h;
 #else
     return zl_f16_to_f32(u16_at(p));
 #endif
@@ -46,6 +52,9 @@ static inline void halves_at(const uint8_t *p, int64_t n, float *restrict x)
 #elif defined __F16C__
     for (; n >= 8; n -= 8, p += 16, x += 8)
         _mm256_storeu_ps(x, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)));
+#elif defined __aarch64__
+    for (; n >= 4; n -= 4, p += 8, x += 4)
+        vst1q_f32(x, vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))));
 #endif
     for (; n > 0; n--, p += 2, x++)
         *x = half_at(p);

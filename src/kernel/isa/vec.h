@@ -109,6 +109,30 @@ V_INLINE vf v_fma(vf a, vf b, vf c)
 #endif
 }
 
+#ifdef __aarch64__
+/* a * b[lane] + c: one instruction where `lane`, 0 .. 3, is constant after inlining. gcc 12 makes it of the intrinsic too, but copies
+ * registers that it could add to, and then has too few of them for a microkernel. */
+V_INLINE vf v_fma_lane(vf a, vf b, const int lane, vf c)
+{
+#if defined __OPTIMIZE__ && !defined __clang__
+    __asm__("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(c) : "w"(a), "w"(b), "i"(lane));
+    return c;
+#else
+    const float32x4_t x = (float32x4_t)a, y = (float32x4_t)b, z = (float32x4_t)c;
+    switch (lane) {
+    case 0:
+        return (vf)vfmaq_laneq_f32(z, x, y, 0);
+    case 1:
+        return (vf)vfmaq_laneq_f32(z, x, y, 1);
+    case 2:
+        return (vf)vfmaq_laneq_f32(z, x, y, 2);
+    default:
+        return (vf)vfmaq_laneq_f32(z, x, y, 3);
+    }
+#endif
+}
+#endif
+
 /* a > b ? a : b and its like, which is b where either is NaN. */
 V_INLINE vf v_max(vf a, vf b)
 {
@@ -134,6 +158,8 @@ V_INLINE vf v_sqrt(vf a)
 {
 #if defined __SSE2__
     return (vf)VX(sqrt_ps)(a);
+#elif defined __aarch64__
+    return (vf)vsqrtq_f32((float32x4_t)a);
 #else
     for (int i = 0; i < VL; i++)
         a[i] = __builtin_sqrtf(a[i]);
