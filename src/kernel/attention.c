@@ -3,9 +3,9 @@
  * isa/attention*.c.
  *
  * Forward: a task is a block of queries of one head. Backward: a task is a sequence and a key/value
- * head, which costs five products a pair of blocks; where there are too few of those for the team,
- * blocks of queries and blocks of keys are tasks by themselves at seven products a pair. Threads
- * take tasks by turns, the largest first. A task's result is the same whoever computes it, and a
+ * head, which costs five products a pair of blocks; where these do not come out even for the team,
+ * blocks of queries and blocks of keys of the last are tasks by themselves at seven products a pair.
+ * Threads take tasks by turns, the largest first. A task's result is the same whoever computes it, and a
  * sum has the same order in both ways, so no choice made here changes a bit.
  */
 #include "config.h"
@@ -21,6 +21,9 @@
 enum {
     BLOCK = ZL_ATTN_BLOCK,
     LINE = 16,              /* floats */
+    LOADS = 64,             /* threads whose loads are weighed */
+    WHOLE = 5,              /* products a pair of blocks, */
+    IN_BLOCKS = 7,          /* where queries and keys are tasks by themselves */
     SINGLE_WORTH = 1 << 14  /* products of single queries that are worth a part */
 };
 
@@ -157,53 +160,91 @@ void zl_attention(const struct zl_team *team, const struct zl_attn *a, float *ou
 }
 
 /* Sequences in the order of their length would need memory; instead each length of blocks is a pass
- * over all of them. */
-static void whole_heads(const struct zl_team *team, const struct zl_attn *a,
-                        const struct zl_attn_grad *g)
+ * over all of them. In that order, and of a sequence by heads, the first (sequence, key/value head)
+ * that is not a task as a whole. */
+struct cut {
+    int64_t blocks;
+    int seq, head;
+};
+
+static int is_whole(const struct zl_attn *a, const struct cut *c, int seq, int head)
 {
-    const int64_t longest = longest_of(a), own = thread_floats(a->head_dim, longest);
-    const int64_t tasks = (int64_t)a->n_seqs * a->kv_heads;
-    assert(team->scratch_bytes >= (uint64_t)team->threads * (uint64_t)own * sizeof(float));
-#pragma omp parallel num_threads(team->threads) if (team->threads > 1 && tasks > 1)
-    {
-        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
-        float *sums = scratch + round_up(zl_attn_block_floats(a->head_dim));
-        for (int64_t blocks = blocks_of(longest); blocks > 0; blocks--) {
-#pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t task = 0; task < tasks; task++) {
-                const struct zl_attn_seq *seq = &a->seqs[task / a->kv_heads];
-                if (blocks_of(seq->q_len) == blocks)
-                    ZL_ISA_PICK(zl_attn_backward)
-                (a, g, seq, ZL_ATTN_BOTH, (int)(task % a->kv_heads), 0, scratch, sums);
+    const int64_t blocks = blocks_of(a->seqs[seq].q_len);
+    if (blocks != c->blocks)
+        return blocks > c->blocks;
+    return seq != c->seq ? seq < c->seq : head < c->head;
+}
+
+/* Whole tasks go to the thread with the least of them. What is left, in blocks, fills the threads
+ * up, so that they end together unless one has more whole ones than that. */
+static struct cut choose_cut(const struct zl_team *team, const struct zl_attn *a)
+{
+    int64_t load[LOADS] = {0}, all = 0, done = 0, most = 0;
+    const int threads = team->threads < LOADS ? team->threads : LOADS, group = a->heads / a->kv_heads;
+    for (int s = 0; s < a->n_seqs; s++) {
+        const int64_t n = blocks_of(a->seqs[s].q_len);
+        assert(a->seqs[s].q_len == a->seqs[s].kv_len);
+        all += n * (n + 1) / 2 * group * a->kv_heads;
+    }
+    struct cut best = {INT64_MAX, 0, 0};
+    int64_t least = IN_BLOCKS * all;
+    for (int64_t n = blocks_of(longest_of(a)); n > 0; n--)
+        for (int s = 0; s < a->n_seqs; s++)
+            for (int head = 0; head < a->kv_heads && blocks_of(a->seqs[s].q_len) == n; head++) {
+                int to = 0;
+                for (int i = 1; i < threads; i++)
+                    to = load[i] < load[to] ? i : to;
+                load[to] += n * (n + 1) / 2 * group;
+                most = load[to] > most ? load[to] : most;
+                done += n * (n + 1) / 2 * group;
+                const int64_t even = WHOLE * done + IN_BLOCKS * (all - done), last = WHOLE * most * threads;
+                const int64_t cost = even > last ? even : last;
+                if (cost <= least) {
+                    least = cost;
+                    best = (struct cut){n, s, head + 1};
+                }
             }
+    return best;
+}
+
+static void whole_heads(const struct zl_attn *a, const struct zl_attn_grad *g, const struct cut *c,
+                        float *scratch)
+{
+    const int64_t tasks = (int64_t)a->n_seqs * a->kv_heads;
+    float *sums = scratch + round_up(zl_attn_block_floats(a->head_dim));
+    for (int64_t blocks = blocks_of(longest_of(a)); blocks > 0; blocks--) {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t task = 0; task < tasks; task++) {
+            const int seq = (int)(task / a->kv_heads), head = (int)(task % a->kv_heads);
+            if (blocks_of(a->seqs[seq].q_len) == blocks && is_whole(a, c, seq, head))
+                ZL_ISA_PICK(zl_attn_backward)
+            (a, g, &a->seqs[seq], ZL_ATTN_BOTH, head, 0, scratch, sums);
         }
     }
 }
 
-static void blocks_alone(const struct zl_team *team, const struct zl_attn *a,
-                         const struct zl_attn_grad *g)
+static void blocks_alone(const struct zl_attn *a, const struct zl_attn_grad *g, const struct cut *cut,
+                         float *scratch)
 {
-    const int64_t own = thread_floats(a->head_dim, 0);
     const int64_t dkv = tasks_of(a, a->kv_heads), dq = tasks_of(a, a->heads);
-#pragma omp parallel num_threads(team->threads)
-    {
-        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
-        struct cursor c = first(a, a->kv_heads);
-        /* The first keys are seen by most queries: blocks of keys run the other way. */
+    const int group = a->heads / a->kv_heads;
+    struct cursor c = first(a, a->kv_heads);
+    /* The first keys are seen by most queries: blocks of keys run the other way. */
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
-        for (int64_t task = 0; task < dkv; task++) {
-            advance(&c, task);
-            const struct zl_attn_seq *seq = &a->seqs[c.seq];
+    for (int64_t task = 0; task < dkv; task++) {
+        advance(&c, task);
+        const struct zl_attn_seq *seq = &a->seqs[c.seq];
+        if (!is_whole(a, cut, c.seq, c.head))
             ZL_ISA_PICK(zl_attn_backward)
-            (a, g, seq, ZL_ATTN_DKV, c.head, blocks_of(seq->q_len) - 1 - c.block, scratch, 0);
-        }
-        c = first(a, a->heads);
-#pragma omp for schedule(monotonic : dynamic, 1)
-        for (int64_t task = 0; task < dq; task++) {
-            advance(&c, task);
+        (a, g, seq, ZL_ATTN_DKV, c.head, blocks_of(seq->q_len) - 1 - c.block, scratch, 0);
+    }
+    c = first(a, a->heads);
+#pragma omp for schedule(monotonic : dynamic, 1) nowait
+    for (int64_t task = 0; task < dq; task++) {
+        advance(&c, task);
+        if (!is_whole(a, cut, c.seq, c.head / group))
             ZL_ISA_PICK(zl_attn_backward)
-            (a, g, &a->seqs[c.seq], ZL_ATTN_DQ, c.head, c.block, scratch, 0);
-        }
+        (a, g, &a->seqs[c.seq], ZL_ATTN_DQ, c.head, c.block, scratch, 0);
     }
 }
 
@@ -213,18 +254,14 @@ void zl_attention_backward(const struct zl_team *team, const struct zl_attn *a, 
 {
     ZL_PROFILE(team, ZL_PART_ATTENTION_BACKWARD);
     check(team, a);
-    struct zl_attn_grad g = {out, dout, ldo, lse, dq, dk, dv};
-    /* Pairs of blocks: all of them, and the most in one task. */
-    int64_t all = 0, most = 0;
-    for (int s = 0; s < a->n_seqs; s++) {
-        assert(a->seqs[s].q_len == a->seqs[s].kv_len);
-        int64_t n = blocks_of(a->seqs[s].q_len), pairs = n * (n + 1) / 2 * (a->heads / a->kv_heads);
-        all += pairs * a->kv_heads;
-        most = pairs > most ? pairs : most;
+    const struct zl_attn_grad g = {out, dout, ldo, lse, dq, dk, dv};
+    const struct cut c = choose_cut(team, a);
+    const int64_t own = thread_floats(a->head_dim, longest_of(a));
+    assert(team->scratch_bytes >= (uint64_t)team->threads * (uint64_t)own * sizeof(float));
+#pragma omp parallel num_threads(team->threads) if (team->threads > 1)
+    {
+        float *scratch = (float *)team->scratch + omp_get_thread_num() * own;
+        whole_heads(a, &g, &c, scratch);
+        blocks_alone(a, &g, &c, scratch);
     }
-    /* Tasks taken by turns end before all/threads + most (threads - 1)/threads (Graham, 1966). */
-    if (5 * (all + most * (team->threads - 1)) <= 7 * all)
-        whole_heads(team, a, &g);
-    else
-        blocks_alone(team, a, &g);
 }
