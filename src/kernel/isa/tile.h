@@ -24,6 +24,7 @@
 #else
 #define TILE_ROWS 4
 #endif
+#define TILE_TALL    (2 * TILE_ROWS) /* of one vector's width: as many registers, as many sums under way */
 #define TILE_VECTORS 2
 #define TILE_LANES   (TILE_VECTORS * VL)
 
@@ -60,7 +61,7 @@ struct product {
 V_INLINE void tile_fixed(const int rows, const int vectors, const int by_k, const struct product *p,
                          int64_t r, int64_t lane, int64_t k0, int64_t k1)
 {
-    vf acc[TILE_ROWS][TILE_VECTORS];
+    vf acc[TILE_TALL][TILE_VECTORS];
     V_EACH(i, rows)
         V_EACH(j, vectors)
             acc[i][j] = (vf){0};
@@ -141,24 +142,39 @@ V_INLINE int64_t clip(int64_t x, int64_t most)
     return x < 0 ? 0 : x < most ? x : most;
 }
 
+/* A tall tile where a wide one does not fit, or would reach over more of the mask. */
+V_INLINE int is_wide(const struct product *p, int64_t lane)
+{
+    if (p->lanes - lane < TILE_LANES)
+        return 0;
+    return p->mask != TILE_LANES_ARE_QUERIES || clip(lane + VL + p->diagonal, p->rows) == p->rows;
+}
+
 /* Columns of lanes outside, so that B's part stays in the first-level cache while the rows of A
  * pass. */
 static __attribute__((noinline, unused)) void product(const struct product *p)
 {
     for (int64_t lane = 0; lane < p->lanes;) {
-        int wide = p->lanes - lane >= TILE_LANES;
+        const int wide = is_wide(p, lane);
         int64_t next_lane = lane + (wide ? TILE_LANES : VL);
         int64_t rows =
             p->mask == TILE_LANES_ARE_QUERIES ? clip(next_lane + p->diagonal, p->rows) : p->rows;
         for (int64_t r = 0; r < rows;) {
-            int64_t left = rows - r, height = left >= TILE_ROWS ? TILE_ROWS
-                                              : left >= 4       ? 4
-                                              : left >= 2       ? 2
-                                                                : 1;
+            const int64_t left = rows - r, height = left >= TILE_TALL && !wide ? TILE_TALL
+                                                    : left >= TILE_ROWS        ? TILE_ROWS
+                                                    : left >= 4                ? 4
+                                                    : left >= 2                ? 2
+                                                                               : 1;
             int64_t k1 =
                 p->mask == TILE_ROWS_ARE_QUERIES ? clip(r + height + p->diagonal, p->k) : p->k;
             int64_t k0 = p->mask == TILE_K_ARE_QUERIES ? clip(r - p->diagonal, p->k) : 0;
             switch (height) {
+            case TILE_TALL:
+                if (p->a_by_k)
+                    tile_fixed(TILE_TALL, 1, 1, p, r, lane, k0, k1);
+                else
+                    tile_fixed(TILE_TALL, 1, 0, p, r, lane, k0, k1);
+                break;
             case TILE_ROWS:
                 TILE_OF(TILE_ROWS);
                 break;
