@@ -11,6 +11,7 @@
 #define HANDING_ON 0.001 /* of a forward: what a stage costs whose output was computed before (frozen.h) */
 
 #define USUAL_SERIAL 0.2 /* packing, barriers, shared caches: measured on two cores with micro-batches of 200 tokens */
+#define WHOLE_CORE 0.9    /* of the time on a core: below that, other programs were at work */
 #define REPEATS 3
 #define LAYERS 6 /* enough that their weights do not stay in the caches */
 #define LOOK 64  /* micro-batches among which a usual one is looked for */
@@ -33,14 +34,14 @@ void zl_costs_estimate(const struct zl_setup *s, struct zl_costs *c)
     for (enum zl_role role = 0; role < ZL_LINEARS; role++)
         layer += (double)zl_linear_in(m, role) * zl_linear_out(m, role);
     /* a frozen weight takes one product forward, one backward; the adapters' own gradients are small */
-    *c = (struct zl_costs){.layer_forward = layer, .layer_backward = layer, .serial = USUAL_SERIAL};
+    *c = (struct zl_costs){.layer_forward = layer, .layer_backward = layer, .serial = USUAL_SERIAL, .core_share = 1};
     c->last_readout = 2 * labelled_share(s) * (double)m->vocab * m->d;
     c->local_readout = c->last_readout * local_vocabulary_share(s);
 }
 
-/* Best times of forward, loss and backward of the block on the packet, in ns. */
+/* Best times of forward, loss and backward of the block on the packet, in ns; *share is what other programs left of the calling core. */
 static int time_block(const struct zl_setup *s, const struct zl_block_spec *spec, int threads, struct zl_packet *p,
-                      const struct zl_packet_layout *l, double best[3], struct zl_error *err)
+                      const struct zl_packet_layout *l, double best[3], double *share, struct zl_error *err)
 {
     const struct zl_model *m = &s->corpus.model;
     struct zl_block b;
@@ -55,6 +56,7 @@ static int time_block(const struct zl_setup *s, const struct zl_block_spec *spec
                                   .positions = zl_packet_at(p, l->positions),
                                   .n_seqs = (int)p->n_seqs,
                                   .seqs = zl_packet_at(p, l->seqs)};
+    const uint64_t began = zl_clock_ns(), worked = zl_clock_thread_ns();
     for (int i = 0; !rc && i < REPEATS; i++) {
         zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, zl_packet_at(p, l->ids), p->n_tokens, x);
         const uint64_t start = zl_clock_ns();
@@ -67,6 +69,7 @@ static int time_block(const struct zl_setup *s, const struct zl_block_spec *spec
             if (i == 0 || t[j] < best[j])
                 best[j] = t[j];
     }
+    *share = (double)(zl_clock_thread_ns() - worked) / (double)(zl_clock_ns() - began + 1);
     free(x);
     zl_block_close(&b);
     return rc;
@@ -113,18 +116,22 @@ int zl_costs_measure(const struct zl_setup *s, struct zl_costs *c, struct zl_err
     int threads = 0;
     for (uint32_t w = 0; w < s->places.n_workers; w++)
         threads += s->groups[w].n;
-    double one[3] = {0}, all[3] = {0};
-    int rc = time_block(s, &spec, 1, p, &l, one, err);
+    double one[3] = {0}, all[3] = {0}, share = 1, waiting;
+    int rc = time_block(s, &spec, 1, p, &l, one, &share, err);
     if (!rc)
-        rc = time_block(s, &spec, threads, p, &l, all, err);
+        rc = time_block(s, &spec, threads, p, &l, all, &waiting, err);
     const double tokens = p->n_tokens, labelled = (double)s->order.micro[at].n_trained;
     free(p);
     if (rc)
         return rc;
-    *c = (struct zl_costs){.layer_forward = one[0] / n / tokens, .layer_backward = one[2] / n / tokens};
+    const bool busy = share < WHOLE_CORE;
+    for (int i = 0; i < 3; i++)
+        one[i] *= busy ? share : 1;
+    *c = (struct zl_costs){
+        .layer_forward = one[0] / n / tokens, .layer_backward = one[2] / n / tokens, .serial = USUAL_SERIAL, .core_share = busy ? share : 1};
     c->last_readout = labelled > 0 ? one[1] / labelled * labelled_share(s) : 0;
     c->local_readout = c->last_readout * local_vocabulary_share(s);
-    if (threads > 1) {
+    if (threads > 1 && !busy) { /* how threads share the work shows only where each has a core */
         const double ratio = (all[0] + all[1] + all[2]) / (one[0] + one[1] + one[2]);
         c->serial = (threads * ratio - 1) / (threads - 1);
         c->serial = c->serial < 0 ? 0 : c->serial > 1 ? 1 : c->serial;

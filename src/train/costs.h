@@ -13,6 +13,7 @@ struct zl_costs {
     double layer_forward, layer_backward;
     double last_readout, local_readout; /* norm, head and loss, forward and backward, averaged over labelled tokens and others */
     double serial;                      /* share of the work that a team's second thread does not shorten */
+    double core_share;                  /* what other programs left of a core while this was measured; the costs are those of a whole core */
 };
 
 void zl_costs_estimate(const struct zl_setup *s, struct zl_costs *c);

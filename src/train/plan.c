@@ -196,6 +196,9 @@ static int print_schedules(const struct zl_setup *s, const struct zl_train_optio
     int rc = zl_costs_measure(s, &costs, err);
     if (rc)
         return rc;
+    if (costs.core_share < 1)
+        fprintf(f, "\nother programs are at work: a core gave %.0f %% of its time; the table is for whole cores, the lines above are not\n",
+                100 * costs.core_share);
     fprintf(f, "\non this machine, expected of each schedule with these micro-batches (a token of a layer takes %.2f us forward and %.2f us\n"
                "backward on one core, its readout %.2f us; a team leaves %.0f %% of the work to one thread):\n"
                "  schedule   placement  stages  tokens/s  activations, MiB  in all, MiB\n",
