@@ -2,7 +2,7 @@
 # ZL_SHARED names the folder of reference data that may sit beside the project; tests that need it say so and skip without.
 AM_TESTS_ENVIRONMENT = ZL_SRCDIR='$(abs_top_srcdir)'; ZL_BUILDDIR='$(abs_top_builddir)'; ZL_SHARED="$${ZL_SHARED:-$(abs_top_srcdir)/../shared}"; \
 	export ZL_SRCDIR ZL_BUILDDIR ZL_SHARED;
-EXTRA_DIST += tests/unit/test.h
+EXTRA_DIST += tests/unit/test.h tests/tsan-suppressions
 if HAVE_CMOCKA
 include tests/unit/base.mk
 include tests/unit/example.mk
