@@ -23,12 +23,14 @@
 #define VARIABLE      "ZEROLOCK_SUPERVISED"
 #define MOST_IN_A_ROW 5  /* starts again without a new checkpoint between them */
 #define LONGEST_WAIT  60 /* seconds before a new start */
+#define PAUSE         1.9 /* seconds between two looks, which are a second apart, that are not counted */
 #define STUCK         10 /* times hang_seconds: computing without an operation's end is a hang too */
 
 struct watch { /* signs of life of one process */
     pid_t pid;
     uint64_t operations, cpu_ticks;
     double alive, moved; /* when the process last did something, and when an operation last ended */
+    double looked;       /* the last look */
 };
 
 struct keeper {
@@ -62,8 +64,13 @@ static uint64_t cpu_ticks(pid_t pid)
 
 static void look(struct watch *w)
 {
-    const double now = zl_clock_seconds();
+    const double now = zl_clock_seconds(), gap = now - w->looked;
     uint64_t operations = 0;
+    if (w->looked > 0 && gap > PAUSE) { /* we stood still ourselves, as in a frozen or paused machine: so did the process, most likely */
+        w->alive += gap;
+        w->moved += gap;
+    }
+    w->looked = now;
     const uint64_t ticks = cpu_ticks(w->pid);
     const bool live = zl_board_look(w->pid, &operations);
     if (!live || operations != w->operations)

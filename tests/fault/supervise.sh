@@ -62,6 +62,19 @@ says out 'each trained on once'
 ! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail 'a segment of the supervisor'
 [ "$failures" -eq 0 ] && echo 'killed and hung: 0 bytes differ (bound 0)'
 
+# a machine that was paused has stopped both: nothing hangs
+start "${run[@]}" -o paused --supervise --hang-seconds 4 --checkpoint-every 20
+next_child
+until_there paused/events.jsonl '"checkpointed"'
+kill -STOP "$pid" "$child"
+sleep 8
+kill -CONT "$pid"
+sleep 1 # what was stopped with it goes on a little later
+kill -CONT "$child"
+ended 0 'a run that was paused'
+same paused
+! grep -q '"died"' paused/events.jsonl || fail 'a run that was paused with its parent was taken for dead'
+
 # a signal to the parent, to both, and twice
 for signals in parent both; do
     start "${run[@]}" --steps 1000000 -o "stop-$signals" --supervise
