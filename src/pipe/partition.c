@@ -78,6 +78,23 @@ static void choose_first(const struct zl_partition_request *r, uint32_t look_ahe
         balance(r, first);
 }
 
+/* A third of the layers where none is given: what choose_first() shares the layers by. */
+static uint32_t usual_look_ahead(const struct zl_partition_request *r)
+{
+    return r->readout != ZL_READOUT_SHADOW ? 0 : r->look_ahead ? r->look_ahead : r->layers >= 3 ? r->layers / 3 : 1;
+}
+
+/* A stage that looks ahead as long as the last one works, readout included, costs a pipeline nothing, and the nearer to the end it lands,
+ * the nearer is its gradient to the true one. Half of the layers are enough. */
+static uint32_t look_ahead_of(const struct zl_partition_request *r, uint32_t own, uint32_t last)
+{
+    const uint32_t usual = usual_look_ahead(r), half = r->layers / 2;
+    if (r->look_ahead || !usual || half <= usual)
+        return usual;
+    const double free = (double)last + r->spare - own;
+    return free >= half ? half : free > usual ? (uint32_t)free : usual;
+}
+
 static void freeze(struct zl_cut *c)
 {
     c->frozen = true;
@@ -87,10 +104,6 @@ static void freeze(struct zl_cut *c)
 
 int zl_partition_make(const struct zl_partition_request *r, struct zl_partition *p, struct zl_error *err)
 {
-    uint32_t look_ahead = r->readout != ZL_READOUT_SHADOW ? 0
-                          : r->look_ahead                 ? r->look_ahead
-                          : r->layers >= 3                ? r->layers / 3
-                                                          : 1;
     uint32_t first[ZL_STAGES_MAX];
     if (r->stages < 1 || r->stages > ZL_STAGES_MAX || r->stages > r->layers)
         return zl_fail(err, ZL_EUSAGE, "--stages %u: the model has %u layers and at most %d stages are possible", r->stages,
@@ -100,13 +113,14 @@ int zl_partition_make(const struct zl_partition_request *r, struct zl_partition 
     if (r->last && (r->last > r->layers || r->layers - r->last < r->stages - 1))
         return zl_fail(err, ZL_EUSAGE, "--train-layers %u leaves %u of the model's %u layers to the other %u stages", r->last,
                        r->last < r->layers ? r->layers - r->last : 0, r->layers, r->stages - 1);
-    choose_first(r, look_ahead, first);
+    choose_first(r, usual_look_ahead(r), first);
     *p = (struct zl_partition){.layers = r->layers, .n = r->stages};
     for (uint32_t k = 0; k < r->stages; k++) {
         struct zl_cut *c = &p->cut[k];
         const uint32_t end = k + 1 == r->stages ? r->layers : first[k + 1];
         c->first = first[k];
         c->n_own = end - c->first;
+        const uint32_t look_ahead = look_ahead_of(r, c->n_own, r->layers - first[r->stages - 1]);
         c->n_shadow = r->layers - end < look_ahead ? r->layers - end : look_ahead;
         c->map = r->readout != ZL_READOUT_LENS && end + c->n_shadow < r->layers;
         c->lead = r->still <= c->first ? 0 : (r->still < end ? r->still : end) - c->first;

@@ -62,6 +62,26 @@ static void the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_
     assert_int_equal(p.cut[1].first, 15);
 }
 
+static void a_look_ahead_grows_while_the_last_stage_works_longer(void **state)
+{
+    (void)state;
+    /* 20 layers and a readout of so many: beside 10 own layers that leaves time for so many ahead, a third of 30 at least, half at most */
+    static const struct {
+        double spare;
+        uint32_t ahead;
+    } cases[] = {{0, 10}, {0.9, 10}, {3.2, 13}, {4.99, 14}, {5, 15}, {8, 15}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct zl_partition p = make((struct zl_partition_request){
+            .layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW, .spare = cases[i].spare});
+        print_message("  a readout like %g layers: %u layers ahead\n", cases[i].spare, p.cut[0].n_shadow);
+        assert_int_equal(p.cut[0].n_own, 10);
+        assert_int_equal(p.cut[0].n_shadow, cases[i].ahead);
+    }
+    /* what is asked for stays */
+    struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW, .look_ahead = 7, .spare = 8});
+    assert_int_equal(p.cut[0].n_shadow, 7);
+}
+
 static void look_ahead_that_reaches_the_end_needs_no_map(void **state)
 {
     (void)state;
@@ -121,6 +141,7 @@ int main(void)
         cmocka_unit_test(every_size_gives_a_whole_cut),
         cmocka_unit_test(blocks_without_look_ahead_are_equal),
         cmocka_unit_test(the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice),
+        cmocka_unit_test(a_look_ahead_grows_while_the_last_stage_works_longer),
         cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
         cmocka_unit_test(layers_that_do_not_train_are_frozen_stages),
         cmocka_unit_test(impossible_requests_are_refused),
