@@ -68,7 +68,7 @@ static void the_run_is_the_one_that_was_decided_on(void **state)
     uint64_t *const bounds[] = {small_front, large_front};
     for (int i = 0; i < 2; i++) {
         size_t size, n;
-        char name[2][16];
+        char name[2][32];
         snprintf(name[0], sizeof name[0], "auto%d", i);
         snprintf(name[1], sizeof name[1], "plain%d", i);
         struct zl_train_options o = options(name[0], bounds[i]), plain = options(name[1], bounds[i]);
