@@ -255,12 +255,16 @@ static void limits_of_the_disk_shorten_windows_or_are_refused(void **state)
 static void a_memory_limit_chooses_the_fewest_stages_that_fit(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("  skipped: the address sanitizer keeps what was freed, and its hundreds of MiB grow from setup to setup\n");
+    skip();
+#endif
     struct zl_train_options o = options(ZL_SCHEDULE_SWEEP, 2);
     struct zl_setup s;
     struct zl_error err = {0};
     uint64_t before = 0, fewest = 0;
     assert_int_equal(zl_setup_make(&s, &o, &err), 0);
-    const uint64_t plenty = zl_setup_expected_bytes(&s) + (UINT64_C(20) << 20); /* sanitizers take hundreds of MiB of their own */
+    const uint64_t plenty = zl_setup_expected_bytes(&s) + (UINT64_C(20) << 20);
     zl_setup_free(&s);
     for (uint64_t limit = plenty; limit > UINT64_C(4) << 20; limit -= 256 << 10) {
         o.memory_limit = limit;
