@@ -29,7 +29,7 @@ libzl_train_la_SOURCES = \
 	src/train/readouts.c src/train/readouts.h \
 	src/train/resume.c src/train/resume.h \
 	src/train/sample.c src/train/sample.h \
-	src/train/setup.c src/train/setup.h \
+	src/train/setup.c src/train/setup_describe.c src/train/setup.h \
 	src/train/standing.c src/train/standing.h \
 	src/train/supervise.c src/train/supervise.h \
 	src/train/sweep.c src/train/sweep.h src/train/sweep_impl.h \
