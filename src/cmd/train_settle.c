@@ -95,6 +95,8 @@ static int check_readout(const struct zl_train_options *o, struct zl_error *err)
         return zl_fail(err, ZL_EUSAGE, "--belief-weight with --schedule sweep needs --readout lens: one map is in memory at a time");
     if (o->belief_weight < 1 && o->anchor)
         return zl_fail(err, ZL_EUSAGE, "--belief-weight and --anchor on exclude each other: a stage does not know what the one before is anchored to");
+    if (o->belief_weight < 1 && o->train_map && ZL_GIVEN(o, train_map))
+        return zl_fail(err, ZL_EUSAGE, "--belief-weight and --train-map on exclude each other: a stage does not know how the map of the one before has trained");
     if (o->anchor && o->schedule == ZL_SCHEDULE_SWEEP)
         return zl_fail(err, ZL_EUSAGE, "--anchor on needs a pass of the whole model, which --schedule sweep does not hold in memory");
     return 0;
@@ -161,7 +163,7 @@ enum {
     WITHOUT_STASH,
     WITHOUT_LAG,
     WITH_ONE_STAGE,
-    WITH_EXACT_LAYERS, WITHOUT_SHADOW,
+    WITH_EXACT_LAYERS, WITHOUT_SHADOW, WITH_LENS,
     WITHOUT_EVALUATION,
     WITH_ADAPTER,
     CASES
@@ -169,22 +171,23 @@ enum {
 
 static const struct {
     const char *because;
-    const char *names[11];
+    const char *names[12];
 } without_effect[CASES] = {
     [WITH_BP] = {"with --schedule bp",
-                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight", "ring-depth", "placement"}},
+                 {"stages", "bounds", "freeze", "readout", "look-ahead", "local-vocabulary", "train-map", "anchor", "belief-weight", "ring-depth", "placement"}},
     [WITH_SWEEP] = {"with --schedule sweep", {"ring-depth", "placement"}},
     [WITHOUT_SWEEP] = {"without --schedule sweep", {"window"}},
     [WITHOUT_SPILL] = {"without --schedule sweep, --cache-frozen or --anchor on", {"spill-dir", "spill-limit", "spill-type"}},
     [WITHOUT_FROZEN] = {"where stage 0 is not frozen", {"cache-frozen"}},
     [WITHOUT_LOCAL_LOSSES] = {"without local losses: that is --schedule zerolock",
-                              {"freeze", "readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
+                              {"freeze", "readout", "look-ahead", "local-vocabulary", "train-map", "anchor", "belief-weight"}},
     [WITHOUT_INTERLEAVING] = {"without --schedule 1f1b", {"interleave"}},
     [WITHOUT_STASH] = {"without --schedule pipedream", {"vertical-sync"}},
     [WITHOUT_LAG] = {"without --schedule async", {"lag", "replay"}},
-    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight", "ring-depth"}},
-    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "anchor", "belief-weight"}},
+    [WITH_ONE_STAGE] = {"with one stage", {"readout", "look-ahead", "local-vocabulary", "train-map", "anchor", "belief-weight", "ring-depth"}},
+    [WITH_EXACT_LAYERS] = {"with --train-layers, whose layers are one stage", {"readout", "look-ahead", "local-vocabulary", "train-map", "anchor", "belief-weight"}},
     [WITHOUT_SHADOW] = {"without --readout shadow", {"look-ahead"}},
+    [WITH_LENS] = {"with --readout lens, which has no map", {"train-map"}},
     [WITHOUT_EVALUATION] = {"without --eval-data or --eval-split", {"eval-every"}},
     [WITH_ADAPTER] = {"with --init-adapter, which brings its own", {"rank", "alpha", "targets"}},
 };
@@ -221,6 +224,7 @@ static void note_without_effect(const struct zl_train_options *o)
         [WITH_ONE_STAGE] = one && schedule->local,
         [WITH_EXACT_LAYERS] = schedule->local && !one && exact,
         [WITHOUT_SHADOW] = schedule->local && !one && !exact && o->readout != ZL_READOUT_SHADOW,
+        [WITH_LENS] = schedule->local && !one && !exact && o->readout == ZL_READOUT_LENS,
         [WITHOUT_EVALUATION] = !o->eval_data && !(o->eval_split > 0),
         [WITH_ADAPTER] = o->init_adapter != NULL,
     };
@@ -228,6 +232,12 @@ static void note_without_effect(const struct zl_train_options *o)
         for (const char *const *name = without_effect[i].names; holds[i] && *name; name++)
             if (o->given.at[find(*name)->offset])
                 zl_note("--%s has no effect %s", *name, without_effect[i].because);
+}
+
+/* A map takes four times its size to train, which a sweep spares unless it is asked for; to a stage's belief it must be what was fitted. */
+static bool keeps_map(const struct zl_train_options *o)
+{
+    return zl_schedules[o->schedule].local && (o->belief_weight < 1 || (o->schedule == ZL_SCHEDULE_SWEEP && !ZL_GIVEN(o, train_map)));
 }
 
 int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
@@ -270,5 +280,7 @@ int zl_train_options_settle(struct zl_train_options *o, struct zl_memory *m, str
         rc = check_freeze(o, err);
     if (rc == 0 && schedule->local && o->stages > 1)
         rc = check_readout(o, err);
+    if (keeps_map(o))
+        o->train_map = ZL_OFF;
     return rc;
 }

@@ -53,14 +53,39 @@ static int64_t gather(struct zl_block *b, const struct zl_tokens *tok, const int
     return n;
 }
 
+static const float *map_a(const struct zl_block *b)
+{
+    return b->n_map ? b->in_use + (b->n - b->n_map) : b->spec.map_a;
+}
+
+static const float *map_b(const struct zl_block *b)
+{
+    const size_t d = b->model->config.d;
+    return b->n_map ? map_a(b) + d * d : b->spec.map_b;
+}
+
 static void map_rows(const struct zl_block *b, int64_t n, const float *in, float *out, bool backward)
 {
     const int64_t d = b->model->config.d;
-    struct zl_gemm p = {.m = n, .n = d, .n_terms = 1, .c = out, .ldc = d, .bias = backward ? NULL : b->spec.map_b,
+    struct zl_gemm p = {.m = n, .n = d, .n_terms = 1, .c = out, .ldc = d, .bias = backward ? NULL : map_b(b),
                         .part = backward ? ZL_PART_BACKWARD : ZL_PART_FORWARD};
-    p.term[0] = (struct zl_gemm_term){.a = in, .lda = d, .b = b->spec.map_a, .b_type = ZL_F32,
+    p.term[0] = (struct zl_gemm_term){.a = in, .lda = d, .b = map_a(b), .b_type = ZL_F32,
                                       .b_layout = backward ? ZL_B_KN : ZL_B_NK, .ldb = d, .k = d, .alpha = 1};
     zl_gemm(&b->team, &p);
+}
+
+/* Of a map that trains: dA += dz' u, db += the sum of dz. u, dz: [n][d]. */
+static void map_gradients(const struct zl_block *b, int64_t n, const float *u, const float *dz)
+{
+    const int64_t d = b->model->config.d;
+    float *ga = b->g + (b->n - b->n_map), *gb = ga + d * d;
+    struct zl_gemm p = {.m = d, .n = d, .n_terms = 1, .c = ga, .ldc = d, .accumulate = true, .part = ZL_PART_BACKWARD};
+    p.term[0] = (struct zl_gemm_term){.a = dz, .lda = d, .a_transposed = true, .b = u, .b_type = ZL_F32,
+                                      .b_layout = ZL_B_KN, .ldb = d, .k = n, .alpha = 1};
+    zl_gemm(&b->team, &p);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < d; j++)
+            gb[j] += dz[i * d + j];
 }
 
 /* From d loss / d z of the rows to dx [t][d], zero elsewhere. */
@@ -131,6 +156,8 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
     if (b->spec.belief > 0)
         zl_block_believe(b, &head, n, weight, zn);
     zl_rmsnorm_backward(&b->team, n, d, zn, z, m->norm, b->rstd, zn, 0);
+    if (b->n_map)
+        map_gradients(b, n, b->rows[0], zn);
     if (b->spec.map) {
         map_rows(b, n, zn, b->rows[0], true);
         scatter(b, tok->t, n, b->rows[0]);
@@ -166,9 +193,13 @@ bool zl_block_step(struct zl_block *b, const struct zl_optimizer *o, int64_t ste
     const bool possible = b->n > 0 && norm > 0 && isfinite(norm);
     if (possible) {
         float clip = o->clip > 0 ? (float)fmin(1.0, (double)o->clip / (norm + 1e-6)) : 1.0f;
-        const struct zl_adamw adamw = {o->lr, o->beta1, o->beta2, o->eps, o->weight_decay};
-        zl_adamw_step(&adamw, step, (int64_t)(b->n - b->still), clip, b->g + b->still, b->w + b->still, b->m + b->still,
+        struct zl_adamw adamw = {o->lr, o->beta1, o->beta2, o->eps, o->weight_decay};
+        const uint64_t map = b->n - b->n_map;
+        zl_adamw_step(&adamw, step, (int64_t)(map - b->still), clip, b->g + b->still, b->w + b->still, b->m + b->still,
                       b->v + b->still);
+        adamw.weight_decay = 0;
+        if (b->n_map)
+            zl_adamw_step(&adamw, step, (int64_t)b->n_map, clip, b->g + map, b->w + map, b->m + map, b->v + map);
     }
     memset(b->g, 0, b->n * sizeof(float));
     return possible;

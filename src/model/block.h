@@ -26,6 +26,7 @@ struct zl_block_spec {
     uint64_t seed;
     bool map;                   /* an affine map stands behind the last layer */
     const float *map_a, *map_b; /* z = A u + b, [d][d] and [d]; needed when the block computes, not for its plan */
+    bool train_map;             /* the block trains a copy of the map with its adapters: given as the block opens, map_a and map_b are what it starts from */
     float belief;               /* share of the loss that is KL(readout of the block before || own) instead of cross-entropy; 0: none */
     bool belief_map;            /* the block before has a map, */
     const float *belief_a, *belief_b; /* this one */
@@ -62,7 +63,8 @@ struct zl_block {
     const struct zl_model *model;
     struct zl_team team;
     struct zl_lora own, shadow;
-    uint64_t n_own, n;  /* floats of the own adapters, of all */
+    uint64_t n_own, n;  /* floats of the own adapters, of all that w holds: own adapters, the shadow's, a map that trains */
+    uint64_t n_map;     /* floats of a map that trains, A then b, at the end of w; 0: none */
     uint32_t lead;      /* own layers at the front that do not train and that no gradient goes back through: forward only, nothing kept */
     uint64_t still;     /* floats of their adapters, at the front of w: no update moves them */
     float *w, *g, *m, *v; /* [n] weights, gradients, moments; g, m, v NULL when not training */
@@ -91,7 +93,7 @@ struct zl_block {
 struct zl_block_plan {
     uint64_t state_bytes, activation_bytes, scratch_bytes;
     uint64_t slot_bytes; /* of the activations: what one micro-batch keeps until its backward */
-    uint64_t n;          /* floats of own and shadow adapters */
+    uint64_t n;          /* floats of own and shadow adapters, and of a map that trains */
 };
 int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, int threads, struct zl_block_plan *plan,
                   struct zl_error *err);
@@ -118,7 +120,8 @@ void zl_block_loss(struct zl_block *b, uint32_t slot, const struct zl_tokens *to
  * d loss / d x lies in b->dx until the next call when the spec asks for it. Own layers only. */
 void zl_block_backward(struct zl_block *b, uint32_t slot, const struct zl_tokens *tok, const float *dy);
 
-/* Clip by the norm over the block's own and shadow gradients, AdamW step `step` (from 1), zero the gradients. Returns the norm before
+/* Clip by the norm over the block's own and shadow gradients, AdamW step `step` (from 1), zero the gradients. A map that trains is not in
+ * the norm, is scaled by the same factor, and does not decay: weight decay would draw it to 0, which is no map. Returns the norm before
  * clipping; without a finite norm, or without any gradient (norm 0: no label was among the tokens), nothing is updated: weight decay
  * and old moments move nothing either. */
 double zl_block_update(struct zl_block *b, const struct zl_optimizer *o, int64_t step);

@@ -6,6 +6,7 @@
 #include "model/block_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel/gemm.h"
 #include "kernel/head.h"
@@ -50,9 +51,10 @@ static int layout(struct zl_block *b, struct zl_error *err)
                         : zl_lora_layout(&b->shadow, c, s->first + s->n_own, s->n_shadow,
                                          s->lora ? s->lora : &none, err);
     b->n_own = b->own.size;
-    b->n = b->own.size + b->shadow.size;
     if (!rc)
         find_lead(b);
+    b->n_map = s->map && s->train_map && s->has_loss && s->train ? (uint64_t)c->d * (c->d + 1) : 0;
+    b->n = b->own.size + b->shadow.size + b->n_map;
     return rc;
 }
 
@@ -278,10 +280,21 @@ int zl_block_plan(const struct zl_model *m, const struct zl_block_spec *spec, in
     return rc;
 }
 
+static void start_map(struct zl_block *b)
+{
+    const size_t d = b->model->config.d;
+    if (!b->n_map || !b->spec.map_a)
+        return;
+    float *a = b->w + (b->n - b->n_map);
+    memcpy(a, b->spec.map_a, d * d * sizeof(float));
+    memcpy(a + d * d, b->spec.map_b, d * sizeof(float));
+}
+
 static void start_weights(struct zl_block *b)
 {
     const struct zl_block_spec *s = &b->spec;
     const struct zl_config *c = &b->model->config;
+    start_map(b);
     b->own.w = b->w;
     b->shadow.w = b->w ? b->w + b->n_own : NULL; /* a block without adapters has none */
     if (s->adapter) {

@@ -17,6 +17,7 @@ struct zl_pipeline_options {
     bool halves;                       /* activations kept as bfloat16 */
     enum zl_compute compute;
     const float *const *map_a, *const *map_b; /* [stages]; entries NULL where the cut has no map */
+    bool train_map; /* stages train their maps: see struct zl_block_spec */
     bool anchor;                       /* with local losses: packets bring what the readouts of zl_pipeline_anchored stages miss of the base model */
     float belief;                      /* with local losses: share of a stage's loss that follows the readout of the stage before, if that trains */
     const int32_t *subset, *subset_index; /* of the local heads; NULL: the whole vocabulary. The last stage's is always whole. */

@@ -105,6 +105,14 @@ static json_t *targets(const struct zl_setup *s)
     return list;
 }
 
+static bool trains_a_map(const struct zl_setup *s)
+{
+    bool maps = false;
+    for (uint32_t k = 0; k < s->partition.n; k++)
+        maps |= s->partition.cut[k].map;
+    return maps && s->pipeline.train_map;
+}
+
 json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options *o)
 {
     static const char *const lr_schedules[] = {
@@ -124,6 +132,7 @@ json_t *zl_identity_make(const struct zl_setup *s, const struct zl_train_options
         {"the stages", describe_cut(&s->partition)},
         {"--local-vocabulary", zl_json_count((uint64_t)s->n_subset)},
         {"--train-layers", zl_json_count(s->corpus.model.config.layers - s->lora.first)},
+        {"--train-map", json_boolean(trains_a_map(s))},
         {"--anchor", json_boolean(s->n_anchored > 0)},
         {"--belief-weight", json_real(o->belief_weight)},
         {"--vertical-sync", json_boolean(o->vertical_sync)},

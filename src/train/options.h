@@ -59,6 +59,7 @@ struct zl_train_options {
     enum zl_readout_kind readout;
     uint64_t look_ahead; /* layers; 0: a third of the model's */
     enum zl_local_vocabulary local_vocabulary;
+    enum zl_switch train_map; /* a readout's map trains with its stage */
     enum zl_switch anchor; /* local losses: readouts begin as the base model's own prediction of each token */
     double belief_weight;  /* local losses: alpha of alpha CE + (1 - alpha) KL(readout of the stage before || own); 1: cross-entropy alone */
     uint64_t ring_depth;   /* micro-batches */

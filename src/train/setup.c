@@ -256,6 +256,7 @@ static int plan_with(struct zl_setup *s, const struct zl_train_options *o, uint6
         .compute = o->compute,
         .map_a = s->readouts.a,
         .map_b = s->readouts.b,
+        .train_map = o->train_map == ZL_ON,
         .belief = o->belief_weight > 0 ? (float)(1 - o->belief_weight) : 0,
         .subset = s->subset,
         .subset_index = s->subset_index,

@@ -115,7 +115,10 @@ static int open_blocks(struct zl_sweep *w, struct zl_error *err)
         spec.map_a = (const float *)(const void *)w->map.base;
         spec.map_b = spec.map ? spec.map_a + (size_t)w->s->corpus.model.config.d * w->s->corpus.model.config.d : NULL;
         memset(w->state.base, 0, w->state.size);
-        rc = zl_block_open(&w->block[k], &w->s->corpus.model, &spec, w->threads, err);
+        if (spec.map && spec.train_map)
+            rc = zl_spill_load(w->states, zl_sweep_map_record(k), w->map.base, err);
+        if (!rc)
+            rc = zl_block_open(&w->block[k], &w->s->corpus.model, &spec, w->threads, err);
         if (!rc)
             rc = zl_spill_save(w->states, state_record(w, k, false), w->state.base, err);
     }
@@ -181,7 +184,7 @@ static int take_block(struct zl_sweep *w, uint32_t k, struct zl_error *err)
     const struct zl_block_spec *s = &w->block[k].spec;
     zl_model_layer_advise(w->block[k].model, s->first, s->n_own + s->n_shadow, ZL_ADVICE_SOON);
     int rc = zl_spill_load(w->states, state_record(w, k, false), w->state.base, err);
-    if (!rc && s->map)
+    if (!rc && s->map && !w->block[k].n_map)
         rc = zl_spill_load(w->states, zl_sweep_map_record(k), w->map.base, err);
     return rc;
 }

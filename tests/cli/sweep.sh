@@ -3,13 +3,22 @@
 . "${ZL_SRCDIR:?}/tests/cli/lib.sh"
 one_core
 make_tiny 6 60
-common=(model train.jsonl --steps 6 --batch-tokens 256 -l 256 --look-ahead 1 --stages 3)
+common=(model train.jsonl --steps 6 --batch-tokens 256 -l 256 --look-ahead 1 --stages 3 --train-map off)
 
 run 0 train "${common[@]}" -o by-zerolock -q
 run 0 train "${common[@]}" -o by-sweep --schedule sweep --window 2 -q
 silent err
 cmp -s by-zerolock/adapter/adapter_model.safetensors by-sweep/adapter/adapter_model.safetensors || fail 'a sweep trains another adapter'
 ls by-sweep | grep -q spill && fail 'a spill is left behind'
+
+# a sweep leaves its maps as they were fitted unless it is told otherwise; then it trains as zerolock does
+run 0 train "${common[@]:0:12}" -o untold --schedule sweep -q
+cmp -s by-zerolock/adapter/adapter_model.safetensors untold/adapter/adapter_model.safetensors || fail 'a sweep trains its maps unasked'
+for schedule in zerolock sweep; do
+    run 0 train "${common[@]}" --train-map on -o maps-$schedule --schedule $schedule --force -q
+done
+cmp -s maps-zerolock/adapter/adapter_model.safetensors maps-sweep/adapter/adapter_model.safetensors || fail 'a sweep trains its maps otherwise'
+cmp -s maps-zerolock/adapter/adapter_model.safetensors by-zerolock/adapter/adapter_model.safetensors && fail 'maps that train change nothing'
 
 # the same bytes without io_uring, which is said once
 status=0

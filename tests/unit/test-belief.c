@@ -189,6 +189,7 @@ static void runs_with_belief_are_the_same_whatever_the_threads(void **state)
     static const enum zl_readout_kind readouts[] = {ZL_READOUT_LENS, ZL_READOUT_RIDGE};
     for (int i = 0; i < 2; i++) {
         struct zl_train_options o = tiny_run_options(&tiny, NULL);
+        o.train_map = ZL_OFF;
         char names[4][32];
         size_t n[4];
         o.readout = readouts[i];

@@ -320,6 +320,61 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
     zl_block_close(&b);
 }
 
+/* The same for a map that trains: the start is what was given; every step moves it; with weight decay alone it stays. */
+static void a_map_that_trains_has_the_slopes_of_the_loss(void **state)
+{
+    (void)state;
+    struct zl_block b;
+    struct batch batch;
+    const uint64_t d = model.config.d, n[2] = {d * d, d};
+    float *map = malloc((d * d + d) * sizeof(float));
+    for (uint64_t i = 0; i < d * d + d; i++)
+        map[i] = (i < d * d && i / d == i % d ? 1 : 0) + 0.02f * (float)sin((double)i);
+    struct zl_block_spec spec = {.first = 1, .n_own = 1, .n_shadow = 1, .lora = &lora, .seed = 7, .train = true,
+                                 .map = true, .map_a = map, .map_b = map + d * d};
+    open_block(&b, &spec);
+    const uint64_t adapters = b.n;
+    zl_block_close(&b);
+    spec.train_map = true;
+    open_block(&b, &spec);
+    assert_int_equal(b.n, adapters + d * d + d);
+    assert_memory_equal(b.w + adapters, map, (d * d + d) * sizeof(float));
+    batch_make(&batch, &model, (int64_t[]){31, 12}, 2, VOCAB, 5);
+    loss_of(&b, &batch, 1, true);
+    double worst = 0;
+    for (int part = 0; part < 2; part++) {
+        const uint64_t at = adapters + (part ? d * d : 0);
+        double norm = 0, side_loss[2];
+        for (uint64_t i = 0; i < n[part]; i++)
+            norm += (double)b.g[at + i] * (double)b.g[at + i];
+        norm = sqrt(norm);
+        assert_true(norm > 0);
+        const double step = 0.3 / norm < 0.03 ? 0.3 / norm : 0.03;
+        for (int s = 0; s < 2; s++) {
+            for (uint64_t i = 0; i < n[part]; i++)
+                b.w[at + i] = map[at - adapters + i] + (float)((s ? -step : step) * (double)b.g[at + i] / norm);
+            side_loss[s] = loss_of(&b, &batch, 0, false).sum;
+        }
+        memcpy(b.w + adapters, map, (d * d + d) * sizeof(float));
+        worst = fmax(worst, fabs((side_loss[0] - side_loss[1]) / (2 * step) / norm - 1));
+    }
+    print_message("  worst relative difference %.2g <= 1e-2\n", worst);
+    assert_true(worst <= 1e-2);
+    zl_block_update(&b, &adamw, 1);
+    const float most = 1.01f * adamw.lr; /* Adam's first step is the learning rate, for every element that has a gradient */
+    for (uint64_t i = 0; i < d * d + d; i++)
+        assert_true(fabsf(b.w[adapters + i] - map[i]) <= most);
+    assert_memory_not_equal(b.w + adapters, map, d * d * sizeof(float));
+    memcpy(b.w + adapters, map, (d * d + d) * sizeof(float));
+    memset(b.m, 0, b.n * sizeof(float));
+    b.g[0] = 1;
+    zl_block_update(&b, &adamw, 2);
+    assert_memory_equal(b.w + adapters, map, (d * d + d) * sizeof(float));
+    free(map);
+    batch_free(&batch);
+    zl_block_close(&b);
+}
+
 static void all_adapter_tensors_move_within_two_steps(void **state)
 {
     (void)state;
@@ -574,6 +629,7 @@ int main(void)
         cmocka_unit_test(a_step_without_labels_is_counted_as_skipped),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_left_out),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(a_map_that_trains_has_the_slopes_of_the_loss),
         cmocka_unit_test(all_adapter_tensors_move_within_two_steps),
         cmocka_unit_test(an_adapter_that_no_gradient_reaches_is_named),
         cmocka_unit_test(labels_outside_the_subset_are_left_out),

@@ -23,6 +23,7 @@ static inline struct zl_train_options tiny_run_options(const struct tiny *t, con
         .schedule = ZL_SCHEDULE_ZEROLOCK,
         .stages = 2,
         .readout = ZL_READOUT_SHADOW,
+        .train_map = ZL_ON,
         .belief_weight = 1,
         .ring_depth = 2,
         .rank = 4,
