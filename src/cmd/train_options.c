@@ -238,7 +238,7 @@ static const struct zl_option options[] = {
      FIELD(look_ahead),
      .min = 1,
      .max = 65535,
-     .shown = "a third to half of the model's layers",
+     .shown = "two fifths of the model's layers",
      .help = "Layers that a shadow readout looks ahead through."},
     {.name = "local-vocabulary",
      .kind = ZL_OPTION_CHOICE,

@@ -78,21 +78,15 @@ static void choose_first(const struct zl_partition_request *r, uint32_t look_ahe
         balance(r, first);
 }
 
-/* A third of the layers where none is given: what choose_first() shares the layers by. */
-static uint32_t usual_look_ahead(const struct zl_partition_request *r)
+uint32_t zl_partition_look_ahead(uint32_t layers)
 {
-    return r->readout != ZL_READOUT_SHADOW ? 0 : r->look_ahead ? r->look_ahead : r->layers >= 3 ? r->layers / 3 : 1;
+    const uint32_t usual = (uint32_t)(2 * (uint64_t)layers / 5);
+    return usual ? usual : 1;
 }
 
-/* A stage that looks ahead as long as the last one works, readout included, costs a pipeline nothing, and the nearer to the end it lands,
- * the nearer is its gradient to the true one. Half of the layers are enough. */
-static uint32_t look_ahead_of(const struct zl_partition_request *r, uint32_t own, uint32_t last)
+static uint32_t look_ahead_of(const struct zl_partition_request *r)
 {
-    const uint32_t usual = usual_look_ahead(r), half = r->layers / 2;
-    if (r->look_ahead || !usual || half <= usual)
-        return usual;
-    const double free = (double)last + r->spare - own;
-    return free >= half ? half : free > usual ? (uint32_t)free : usual;
+    return r->readout != ZL_READOUT_SHADOW ? 0 : r->look_ahead ? r->look_ahead : zl_partition_look_ahead(r->layers);
 }
 
 static void freeze(struct zl_cut *c)
@@ -113,14 +107,14 @@ int zl_partition_make(const struct zl_partition_request *r, struct zl_partition 
     if (r->last && (r->last > r->layers || r->layers - r->last < r->stages - 1))
         return zl_fail(err, ZL_EUSAGE, "--train-layers %u leaves %u of the model's %u layers to the other %u stages", r->last,
                        r->last < r->layers ? r->layers - r->last : 0, r->layers, r->stages - 1);
-    choose_first(r, usual_look_ahead(r), first);
+    const uint32_t look_ahead = look_ahead_of(r);
+    choose_first(r, look_ahead, first);
     *p = (struct zl_partition){.layers = r->layers, .n = r->stages};
     for (uint32_t k = 0; k < r->stages; k++) {
         struct zl_cut *c = &p->cut[k];
         const uint32_t end = k + 1 == r->stages ? r->layers : first[k + 1];
         c->first = first[k];
         c->n_own = end - c->first;
-        const uint32_t look_ahead = look_ahead_of(r, c->n_own, r->layers - first[r->stages - 1]);
         c->n_shadow = r->layers - end < look_ahead ? r->layers - end : look_ahead;
         c->map = r->readout != ZL_READOUT_LENS && end + c->n_shadow < r->layers;
         c->lead = r->still <= c->first ? 0 : (r->still < end ? r->still : end) - c->first;

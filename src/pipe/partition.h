@@ -28,12 +28,11 @@ struct zl_partition {
 struct zl_partition_request {
     uint32_t layers, stages;
     enum zl_readout_kind readout;
-    uint32_t look_ahead;    /* shadow only; 0: a third of the layers, or up to half while the stage costs less than the last one; at least 1 */
+    uint32_t look_ahead;    /* shadow only; 0: zl_partition_look_ahead() */
     const uint64_t *bounds; /* first layer of each stage (bounds[0] == 0), or NULL */
     bool equal;             /* equal blocks, floor(k L / K), whatever the readout */
     double tail;            /* what stands behind the last layer (norm, head, loss) costs as much as so many layers; without look-ahead
                                the last stage gets that many fewer */
-    double spare;           /* the same with local losses: a look-ahead that is not given may be that much longer */
     double front;           /* a layer of a stage that is not the last costs as much as so many of the last one (0: 1), since its
                                forward is made twice */
     uint32_t still;         /* layers at the front that do not train: a stage of such only is frozen; without a local loss it gets more layers */
@@ -41,6 +40,10 @@ struct zl_partition_request {
     const uint64_t *freeze; /* indices of frozen stages */
     uint32_t n_freeze;
 };
+
+/* Of a model of so many layers where none is given: two fifths of them, at least 1. With a map that trains that closes as much of the gap to
+ * backpropagation as half of them with a map that stays as it was fitted (README, Measured). */
+uint32_t zl_partition_look_ahead(uint32_t layers);
 
 /* Without bounds: with a look-ahead of j layers stage k begins at floor(k (L - j) / K) (each has at least 1) and the last gets the rest, so
  * that layers computed (own and look-ahead) are balanced and the last block, whose gradient is exact, is the largest; without look-ahead equal blocks.

@@ -32,7 +32,7 @@ struct zl_scene {
     double update_ns;          /* of a layer's adapters */
     uint64_t layer_bytes, input_bytes; /* kept by a layer for its backward; a stage's input */
     enum zl_readout_kind readout;
-    uint64_t look_ahead;       /* 0: a third of the layers */
+    uint64_t look_ahead;       /* 0: see zl_partition_look_ahead() */
     const uint64_t *bounds, *freeze;
     uint32_t n_bounds, n_freeze;
     /* costs of stages given outright, [stages x interleave], NULL: by the layers */

@@ -57,7 +57,7 @@ struct zl_train_options {
     uint64_t train_layers;    /* only so many last layers train; 0: all */
     struct zl_numbers freeze; /* see zl_freeze_auto; stages that keep their adapters as they are; n == 0: none */
     enum zl_readout_kind readout;
-    uint64_t look_ahead; /* layers; 0: a third of the model's */
+    uint64_t look_ahead; /* layers; 0: see zl_partition_look_ahead() */
     enum zl_local_vocabulary local_vocabulary;
     enum zl_switch train_map; /* a readout's map trains with its stage */
     enum zl_switch anchor; /* local losses: readouts begin as the base model's own prediction of each token */

@@ -95,7 +95,7 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
     const uint64_t stages = schedule->single ? 1 : wanted > ZL_STAGES_MAX ? ZL_STAGES_MAX + 1 : wanted * parts;
     const uint64_t equal = wanted ? (layers + wanted - 1) / wanted : layers; /* layers of a stage */
     uint64_t look_ahead = o->look_ahead;
-    if (o->schedule == ZL_SCHEDULE_SWEEP && !look_ahead && equal < layers / 3) /* what is looked ahead through is in memory with the block */
+    if (o->schedule == ZL_SCHEDULE_SWEEP && !look_ahead && equal < zl_partition_look_ahead(layers)) /* what is looked ahead through is in memory with the block */
         look_ahead = equal;
     if (o->bounds.n && o->bounds.n != stages && !schedule->single)
         return zl_fail(err, ZL_EUSAGE, "--bounds names %zu first layers, but there are %llu %s", o->bounds.n,
@@ -107,7 +107,6 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
                                            .bounds = schedule->single || !o->bounds.n ? NULL : o->bounds.v,
                                            .equal = o->preset == ZL_PRESET_PAPER,
                                            .tail = schedule->local ? 0 : readout_layers(s),
-                                           .spare = readout_layers(s),
                                            .front = schedule->weights == ZL_WEIGHTS_REPLAYED ? 1.5 : 1,
                                            .still = s->lora.first,
                                            .last = exact_last(o, layers),

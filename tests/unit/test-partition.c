@@ -21,15 +21,16 @@ static struct zl_partition make(struct zl_partition_request r)
     return p;
 }
 
-static void two_stages_of_thirty_layers_are_ten_and_twenty(void **state)
+static void two_stages_of_thirty_layers_compute_the_same_number(void **state)
 {
     (void)state;
     struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW});
-    assert_int_equal(p.cut[0].n_own, 10);
-    assert_int_equal(p.cut[0].n_shadow, 10);
+    assert_int_equal(p.cut[0].n_own, 9);
+    assert_int_equal(p.cut[0].n_shadow, 12);
     assert_true(p.cut[0].map);
-    assert_int_equal(p.cut[1].n_own, 20);
+    assert_int_equal(p.cut[1].n_own, 21);
     assert_int_equal(p.cut[1].n_shadow, 0);
+    assert_false(p.cut[1].map);
 }
 
 static void every_size_gives_a_whole_cut(void **state)
@@ -62,23 +63,13 @@ static void the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_
     assert_int_equal(p.cut[1].first, 15);
 }
 
-static void a_look_ahead_grows_while_the_last_stage_works_longer(void **state)
+static void two_fifths_of_the_layers_are_looked_ahead_through_unless_asked(void **state)
 {
     (void)state;
-    /* 20 layers and a readout of so many: beside 10 own layers that leaves time for so many ahead, a third of 30 at least, half at most */
-    static const struct {
-        double spare;
-        uint32_t ahead;
-    } cases[] = {{0, 10}, {0.9, 10}, {3.2, 13}, {4.99, 14}, {5, 15}, {8, 15}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct zl_partition p = make((struct zl_partition_request){
-            .layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW, .spare = cases[i].spare});
-        print_message("  a readout like %g layers: %u layers ahead\n", cases[i].spare, p.cut[0].n_shadow);
-        assert_int_equal(p.cut[0].n_own, 10);
-        assert_int_equal(p.cut[0].n_shadow, cases[i].ahead);
-    }
-    /* what is asked for stays */
-    struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW, .look_ahead = 7, .spare = 8});
+    static const uint32_t cases[][2] = {{1, 1}, {2, 1}, {4, 1}, {5, 2}, {22, 8}, {30, 12}, {32, 12}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(zl_partition_look_ahead(cases[i][0]), cases[i][1]);
+    struct zl_partition p = make((struct zl_partition_request){.layers = 30, .stages = 2, .readout = ZL_READOUT_SHADOW, .look_ahead = 7});
     assert_int_equal(p.cut[0].n_shadow, 7);
 }
 
@@ -137,11 +128,11 @@ static void impossible_requests_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_stages_of_thirty_layers_are_ten_and_twenty),
+        cmocka_unit_test(two_stages_of_thirty_layers_compute_the_same_number),
         cmocka_unit_test(every_size_gives_a_whole_cut),
         cmocka_unit_test(blocks_without_look_ahead_are_equal),
         cmocka_unit_test(the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice),
-        cmocka_unit_test(a_look_ahead_grows_while_the_last_stage_works_longer),
+        cmocka_unit_test(two_fifths_of_the_layers_are_looked_ahead_through_unless_asked),
         cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
         cmocka_unit_test(layers_that_do_not_train_are_frozen_stages),
         cmocka_unit_test(impossible_requests_are_refused),
