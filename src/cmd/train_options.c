@@ -324,8 +324,8 @@ static const struct zl_option options[] = {
      .arg = "STEPS",
      .kind = ZL_OPTION_COUNT,
      FIELD(window),
-     .fallback = "16",
      .min = 1,
+     .shown = "16, or as many as hold 32768 tokens",
      .help = "Steps that a stage of a sweep takes before the next stage's turn, at most. More read the weights less often. Never changes "
              "the result."},
     {.name = "spill-dir",

@@ -68,7 +68,7 @@ struct zl_train_options {
     uint64_t lag;          /* async: see struct zl_schedule; 0: what suits the steps */
     enum zl_switch replay; /* async: keep inputs only, and make the forward again with the weights of the day */
     bool vertical_sync;    /* pipedream: all stages use the version of weights that the first one had */
-    uint64_t window;       /* sweep: steps that a block takes before the next block's turn, at most */
+    uint64_t window;       /* sweep: steps that a block takes before the next block's turn, at most; 0: see zl_sweep_window() */
     bool cache_frozen;     /* spill what frozen stages at the front make, once for all epochs */
     uint64_t spill_limit;  /* bytes on the disk */
     const char *spill_dir; /* NULL: the run's folder */

@@ -59,17 +59,32 @@ static uint64_t step_bytes(const struct zl_setup *s, const struct zl_train_optio
     return sum;
 }
 
+/* Where no window is asked for: weights that are read once for so many tokens cost few bytes a token beside the hidden states. */
+enum { WINDOW_TOKENS = 32768, WINDOW_STEPS = 16 };
+
+static uint64_t step_tokens(const struct zl_setup *s, uint64_t index)
+{
+    const struct zl_step *step = &s->order.steps[index];
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < step->n_micro; i++)
+        sum += s->order.micro[step->first_micro + i].n_tokens;
+    return sum;
+}
+
 uint64_t zl_sweep_window(const struct zl_setup *s, const struct zl_train_options *o, uint64_t done)
 {
     const uint64_t budget = hidden_budget(s, o);
     const bool eval = s->eval_order.n_micro && o->eval_every;
-    uint64_t n = 0;
-    for (uint64_t bytes = 0; done + n < s->order.n_steps && (!o->window || n < o->window); n++) {
+    uint64_t n = 0, tokens = 0;
+    for (uint64_t bytes = 0; done + n < s->order.n_steps; n++) {
+        if (o->window ? n >= o->window : n >= WINDOW_STEPS && tokens >= WINDOW_TOKENS)
+            break;
         if (n && eval && (done + n) % o->eval_every == 0)
             break;
         bytes = plus(bytes, step_bytes(s, o, done + n));
         if (n && bytes > budget)
             break;
+        tokens += step_tokens(s, done + n);
     }
     return n;
 }

@@ -31,7 +31,8 @@ struct zl_sweep_plan {
 /* Fill it from the cut, the orders and the blocks' plans of a setup. ZL_EUSAGE when --spill-limit holds no step. */
 int zl_sweep_plan(const struct zl_setup *s, const struct zl_train_options *o, struct zl_sweep_plan *p, struct zl_error *err);
 
-/* How many steps the window has that begins behind `done` steps: whole ones, until the limits or an evaluation that is due; at least 1. */
+/* How many steps the window has that begins behind `done` steps: whole ones, until the limits or an evaluation that is due; at least 1.
+ * Where --window is not given, as many as hold 32768 tokens, and 16 if that is more. */
 uint64_t zl_sweep_window(const struct zl_setup *s, const struct zl_train_options *o, uint64_t done);
 /* How many micro-batches of the evaluation, from number `first` on, fit at one time; at least 1. */
 uint64_t zl_sweep_eval_window(const struct zl_setup *s, const struct zl_train_options *o, uint64_t first);

@@ -252,6 +252,31 @@ static void limits_of_the_disk_shorten_windows_or_are_refused(void **state)
     assert_non_null(strstr(err.text, "/nowhere: no file for spilled"));
 }
 
+static void a_window_holds_many_tokens_unless_it_is_given(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t batch_tokens, steps, window, longest;
+    } cases[] = {{256, 400, 0, 127}, {4096, 40, 0, 16}, {4096, 40, 3, 3}, {256, 40, 0, 40}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct zl_train_options o = options(ZL_SCHEDULE_SWEEP, 2);
+        struct zl_setup s;
+        struct zl_error err = {0};
+        o.batch_tokens = cases[i].batch_tokens;
+        o.steps = cases[i].steps;
+        o.window = cases[i].window;
+        if (zl_setup_make(&s, &o, &err))
+            fail_msg("%s", err.text);
+        uint64_t tokens = 0;
+        for (uint64_t j = 0; j < s.order.steps[s.sweep.window - 1].first_micro + s.order.steps[s.sweep.window - 1].n_micro; j++)
+            tokens += s.order.micro[j].n_tokens;
+        print_message("  steps of %d tokens, --window %d: %d steps, the first of them %d tokens\n", (int)o.batch_tokens, (int)o.window,
+                      (int)s.sweep.window, (int)tokens);
+        assert_in_range(s.sweep.window, cases[i].longest, cases[i].longest + cases[i].longest / 8);
+        zl_setup_free(&s);
+    }
+}
+
 static void a_memory_limit_chooses_the_fewest_stages_that_fit(void **state)
 {
     (void)state;
@@ -452,6 +477,7 @@ int main(void)
         cmocka_unit_test(the_metrics_say_what_zerolocks_say),
         cmocka_unit_test(a_spill_of_bf16_rounds_what_is_handed_on),
         cmocka_unit_test(limits_of_the_disk_shorten_windows_or_are_refused),
+        cmocka_unit_test(a_window_holds_many_tokens_unless_it_is_given),
         cmocka_unit_test(a_memory_limit_chooses_the_fewest_stages_that_fit),
         cmocka_unit_test(a_run_that_is_stopped_leaves_its_last_whole_window),
         cmocka_unit_test(a_new_sweep_goes_on_from_the_state_at_a_border),
