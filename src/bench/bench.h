@@ -46,6 +46,9 @@ struct zl_bench_peak {
     double all_gflops; /* of one core while all threads are at it */
     const char *microkernel; /* its name */
     double microkernel_gflops; /* of one core, with panels in the first-level cache */
+    const char *bf16;          /* the same of the one in bfloat16, if that is asked for, else NULL */
+    double bf16_gflops;
+    const char *no_amx;        /* why that isn't AMX's; NULL: it is, or isn't asked for */
 };
 
 struct zl_bench_product {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "bench/measure.h"
 #include "kernel/micro.h"
+#include "kernel/pairs.h"
 #include "kernel/peak.h"
 
 enum { ROUNDS = 100000, K = 256 };
@@ -73,6 +74,38 @@ static int microkernel(struct zl_bench *b, double budget, struct zl_bench_peak *
     return 0;
 }
 
+struct pairs {
+    const struct zl_pairs *f;
+    float *m, *n, *c;
+};
+
+static void pair_tiles(void *context)
+{
+    const struct pairs *t = context;
+    const struct zl_run whole = {.pairs = 1, .words = K};
+    struct zl_ask ask = {0};
+    if (t->f->begin)
+        t->f->begin();
+    for (int i = 0; i < 64; i++)
+        t->f->tile(t->f->pm, t->f->pn, 1, &whole, t->m, t->n, t->f->pn, 1, 1, t->c, t->f->pn, &ask);
+    if (t->f->end)
+        t->f->end();
+}
+
+static int microkernel_bf16(struct zl_bench *b, double budget, struct zl_bench_peak *p)
+{
+    const struct zl_pairs *f = zl_pairs_get();
+    float *memory = zl_bench_take(b, 3 * ZL_UKR_WIDEST * K * sizeof(float));
+    if (!memory)
+        return ZL_EMEMORY;
+    struct pairs t = {f, memory, memory + f->pm * K, memory + (f->pm + f->pn) * K};
+    p->bf16 = f->name;
+    p->no_amx = zl_tiles_missing();
+    p->bf16_gflops = 64 * 2.0 * f->pm * f->pn * 2 * K / zl_bench_time(1, pair_tiles, &t, budget) * 1e-9;
+    free(memory);
+    return 0;
+}
+
 /* "model name : ..." of the first processor. */
 static void name_cpu(char *out, size_t size)
 {
@@ -107,6 +140,8 @@ int zl_bench_peak(struct zl_bench *b)
     }
     p.all_gflops = fastest.flops / zl_bench_time(p.threads, all, &fastest, budget) * 1e-9;
     int rc = microkernel(b, budget, &p);
+    if (!rc && p.compute == ZL_COMPUTE_BF16)
+        rc = microkernel_bf16(b, budget, &p);
     b->peak = p.gflops * b->group.n;
     if (!rc && !(rc = zl_bench_stopped(b)))
         b->sink->peak(b->sink->context, &p);

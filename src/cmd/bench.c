@@ -70,6 +70,9 @@ static void print_peak(void *context, const struct zl_bench_peak *p)
             printf("  %-22s %8.1f%s\n", isa_names[i], p->isa_gflops[i], i == (int)p->isa ? "  (in use)" : "");
     printf("  %-22s %8.1f  %3.0f %%\n", "all threads at once", p->all_gflops, 100 * p->all_gflops / p->gflops);
     printf("  %-22s %8.1f  %3.0f %%\n", p->microkernel, p->microkernel_gflops, 100 * p->microkernel_gflops / p->gflops);
+    if (p->bf16)
+        printf("  %-22s %8.1f  %3.0f %%  (bfloat16%s%s)\n", p->bf16, p->bf16_gflops, 100 * p->bf16_gflops / p->gflops, p->no_amx ? "; " : "",
+               p->no_amx ? p->no_amx : "");
     printf("Shares below are of %d x %.1f GFLOP/s%s.\n", p->threads, p->gflops,
            p->compute == ZL_COMPUTE_BF16   ? "; frozen weights are multiplied in bfloat16"
            : p->compute == ZL_COMPUTE_INT8 ? "; frozen weights are multiplied in 8-bit integers, forward"
@@ -153,6 +156,11 @@ static void keep_peak(void *context, const struct zl_bench_peak *p)
     json_object_set_new(context, "peak",
                         json_pack("{s:f, s:f, s:o, s:s, s:f}", "gflops", p->gflops, "all_threads_gflops", p->all_gflops, "isa_gflops",
                                   isa, "microkernel", p->microkernel, "microkernel_gflops", p->microkernel_gflops));
+    if (p->bf16) {
+        json_t *peak = json_object_get(context, "peak");
+        json_object_set_new(peak, "bf16_microkernel", json_string(p->bf16));
+        json_object_set_new(peak, "bf16_microkernel_gflops", json_real(p->bf16_gflops));
+    }
 }
 
 static void keep_product(void *context, const struct zl_bench_product *p)

@@ -495,7 +495,7 @@ static const struct zl_option options[] = {
      .fallback = "f32",
      .also = "compute-type dtype precision bf16",
      .help = "Format in which the layers multiply by the frozen weights. bf16: both factors rounded to bfloat16, sums in float32; "
-             "faster, on CPUs with AVX512-BF16 only. All else is float32 in both."},
+             "faster, on CPUs with AVX512-BF16 only, and most with AMX. All else is float32 in both."},
     {.name = "seed",
      .arg = "NUMBER",
      .kind = ZL_OPTION_COUNT,

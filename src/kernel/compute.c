@@ -3,6 +3,7 @@
 
 #include "kernel/compute.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "kernel/bytes.h"
@@ -11,6 +12,8 @@
 
 #ifdef ZL_ISA_X86
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #ifdef ZL_ISA_X86
@@ -71,10 +74,54 @@ const struct zl_bytes *zl_bytes_get(void)
 #endif
 }
 
+#ifdef ZL_HAVE_AMX
+enum { REQUEST_STATE = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+
+/* The registers are 8 KiB a thread, so Linux (from 5.16 on) gives them only to a process that asks for them. */
+static const char *find_missing_tiles(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    if (missing_bf16())
+        return missing_bf16();
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx >> 22 & 1) || !(edx >> 24 & 1))
+        return "this CPU has no AMX";
+    __asm__("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+    if ((eax >> 17 & 3) != 3)
+        return "the system doesn't save AMX's registers";
+    if (zl_isa_asked())
+        return "ZEROLOCK_ISA leaves AMX out";
+    return syscall(SYS_arch_prctl, REQUEST_STATE, TILES) ? "the system refuses AMX's registers" : NULL;
+}
+#else
+static const char *find_missing_tiles(void)
+{
+    return "this program was built without kernels for AMX";
+}
+#endif
+
+const char *zl_tiles_missing(void)
+{
+    static _Atomic(const char *) known;
+    /* Asked of the system once, since it decides once; whoever finds it empty finds the same: relaxed is enough. */
+    const char *why = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!why) {
+        why = find_missing_tiles();
+        why = why ? why : "";
+        atomic_store_explicit(&known, why, memory_order_relaxed);
+    }
+    return *why ? why : NULL;
+}
+
 const struct zl_pairs *zl_pairs_get(void)
 {
+    if (missing_bf16())
+        return NULL;
+#ifdef ZL_HAVE_AMX
+    if (!zl_tiles_missing())
+        return &zl_pairs_amx;
+#endif
 #ifdef ZL_ISA_X86
-    return missing_bf16() ? NULL : &zl_pairs_avx512bf16;
+    return &zl_pairs_avx512bf16;
 #else
     return NULL;
 #endif

@@ -19,6 +19,9 @@ enum zl_compute {
 /* NULL where products can be computed so; else why not: "this CPU has no AVX512-BF16". */
 const char *zl_compute_missing(enum zl_compute compute);
 
+/* NULL where bfloat16 is multiplied by AMX, which adds up in another order than AVX512-BF16; else why not: "this CPU has no AMX". */
+const char *zl_tiles_missing(void);
+
 /* Whether weights of this type are multiplied so; those of others are in float32. */
 bool zl_compute_has(enum zl_compute compute, enum zl_type type);
 

@@ -365,8 +365,8 @@ static struct kernels kernels_for(enum zl_compute compute, const struct zl_gemm 
         f.pairs = zl_pairs_get();
         assert(f.pairs);
     }
-    f.pn = f.pairs ? ZL_PAIRS_PN : f.u->pn;
-    f.pm = f.pairs ? ZL_PAIRS_PM : f.u->pm;
+    f.pn = f.pairs ? f.pairs->pn : f.u->pn;
+    f.pm = f.pairs ? f.pairs->pm : f.u->pm;
     return f;
 }
 
@@ -391,5 +391,11 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g)
     j.f = kernels_for(team->compute, g);
     j.own = (unsigned char *)team->scratch + (GROUP_FLOATS + SLACK) * sizeof(float);
 #pragma omp parallel num_threads(team->threads) if (team->threads > 1)
-    walk(j);
+    {
+        if (j.f.pairs && j.f.pairs->begin)
+            j.f.pairs->begin();
+        walk(j);
+        if (j.f.pairs && j.f.pairs->end)
+            j.f.pairs->end();
+    }
 }

@@ -69,4 +69,7 @@ void zl_gemm(const struct zl_team *team, const struct zl_gemm *g);
 void zl_gemm_ref(const struct zl_gemm *g);
 void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g);
 
+/* What ZL_COMPUTE_BF16 computes by AMX for more than one row, to the bit: each operation on a register, element by element. */
+void zl_gemm_ref_tiles(const struct zl_gemm *g);
+
 #endif

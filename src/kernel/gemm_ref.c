@@ -1,4 +1,5 @@
-/* The matrix product in plain C, every sum in double: what gemm.c must compute. For tests: it allocates, and takes its time. */
+/* The matrix product in plain C, every sum in double, or as tiles add it up: what gemm.c must compute. For tests: it allocates, and takes its
+ * time. */
 #include "config.h"
 
 #include "kernel/gemm.h"
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/cut.h"
 #include "kernel/dequant.h"
 #include "kernel/pack.h"
 
@@ -85,4 +87,67 @@ void zl_gemm_ref_in(enum zl_compute compute, const struct zl_gemm *g)
 void zl_gemm_ref(const struct zl_gemm *g)
 {
     zl_gemm_ref_in(ZL_COMPUTE_F32, g);
+}
+
+/* A term's weights in float32, row by stored row that is used. */
+static float *dequantized(const struct zl_gemm *g, const struct zl_gemm_term *t)
+{
+    const int64_t rows = t->b_layout == ZL_B_NK ? g->n : t->k;
+    float *b = allocate((uint64_t)(rows * t->ldb), sizeof *b);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t stored = t->b_rows ? t->b_rows[r] : r;
+        zl_dequant_ref(t->b_type, (const char *)t->b + stored * zl_pack_row_bytes(t->b_type, t->ldb), b + r * t->ldb, t->ldb);
+    }
+    return b;
+}
+
+static float flushed(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+/* sum after a piece of a block: 32 elements of K at a time are one operation, which begins two chains at zero and adds both to the sum. */
+static float after(float sum, const struct zl_gemm_term *t, const struct zl_cut_piece *p, const float *b, float alpha, int64_t m, int64_t n)
+{
+    const int64_t a_row = t->a_transposed ? 1 : t->lda, a_column = t->a_transposed ? t->lda : 1;
+    const int64_t b_row = t->b_layout == ZL_B_NK ? 1 : t->ldb, b_column = t->b_layout == ZL_B_NK ? t->ldb : 1;
+    const float *x = t->a + m * a_row, *w = b + n * b_column;
+    for (int64_t k = 0; k < p->kc;) {
+        float even_odd[2] = {0, 0};
+        const int64_t end = p->pairs && k + 32 < p->kc ? k + 32 : p->kc;
+        if (p->pairs)
+            sum = flushed(sum);
+        for (; k < end; k++) {
+            const float u = x[(p->k0 + k) * a_column], v = alpha * w[(p->k0 + k) * b_row];
+            if (p->pairs)
+                even_odd[k & 1] = flushed(fmaf(to_bf16(u), to_bf16(v), even_odd[k & 1]));
+            else
+                sum = fmaf(u, v, sum);
+        }
+        if (p->pairs)
+            sum = flushed(sum + flushed(even_odd[0] + even_odd[1]));
+    }
+    return sum;
+}
+
+void zl_gemm_ref_tiles(const struct zl_gemm *g)
+{
+    float *b[ZL_GEMM_TERMS];
+    struct zl_cursor at = {0, 0};
+    struct zl_cut_block block;
+    for (int t = 0; t < g->n_terms; t++)
+        b[t] = dequantized(g, &g->term[t]);
+    for (bool first = true; (block = zl_cut_next(g, true, &at)).words > 0; first = false)
+        for (int64_t m = 0; m < g->m; m++)
+            for (int64_t n = 0; n < g->n; n++) {
+                float *c = &g->c[m * g->ldc + n], sum = 0;
+                for (int i = 0; i < block.n_pieces; i++) {
+                    const struct zl_gemm_term *t = &g->term[block.piece[i].term];
+                    sum = after(sum, t, &block.piece[i], b[block.piece[i].term], t->alpha != block.alpha ? t->alpha : 1, m, n);
+                }
+                sum *= block.alpha;
+                *c = !first || g->accumulate ? sum + *c : g->bias ? sum + g->bias[n] : sum;
+            }
+    for (int t = 0; t < g->n_terms; t++)
+        free(b[t]);
 }

@@ -25,6 +25,17 @@ enum zl_isa zl_isa_best(void)
 #endif
 }
 
+/* What ZEROLOCK_ISA names, or -1. */
+static int wish(void)
+{
+    static const char *const names[] = {[ZL_ISA_BASELINE] = "baseline", [ZL_ISA_AVX2] = "avx2", [ZL_ISA_AVX512] = "avx512"};
+    const char *name = getenv("ZEROLOCK_ISA");
+    for (int i = 0; name && i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
 enum zl_isa zl_isa_get(void)
 {
     /* Every thread that finds it empty computes the same value: relaxed is enough. */
@@ -33,13 +44,13 @@ enum zl_isa zl_isa_get(void)
     if (isa >= 0)
         return (enum zl_isa)isa;
     isa = (int)zl_isa_best();
-    const char *wish = getenv("ZEROLOCK_ISA");
-    if (wish) {
-        static const char *const names[] = {"baseline", "avx2", "avx512"};
-        for (int i = 0; i < isa; i++)
-            if (strcmp(wish, names[i]) == 0)
-                isa = i;
-    }
+    if (wish() >= 0 && wish() < isa)
+        isa = wish();
     atomic_store_explicit(&known, isa, memory_order_relaxed);
     return (enum zl_isa)isa;
+}
+
+bool zl_isa_asked(void)
+{
+    return wish() >= 0;
 }

@@ -10,6 +10,8 @@
 #ifndef ZL_KERNEL_ISA_H
 #define ZL_KERNEL_ISA_H
 
+#include <stdbool.h>
+
 enum zl_isa {
     ZL_ISA_BASELINE, /* what the compiler may assume of the architecture: SSE2, NEON … */
     ZL_ISA_AVX2,     /* with FMA and F16C */
@@ -20,6 +22,7 @@ enum zl_isa {
  * tests; it never raises it. Asked once, the same answer ever after. */
 enum zl_isa zl_isa_get(void);
 enum zl_isa zl_isa_best(void); /* without that variable */
+bool zl_isa_asked(void);       /* whether it names a set: then nothing beyond that set is used, as AMX beyond avx512 */
 
 #define ZL_ISA_JOIN_(a, b) a##b
 #define ZL_ISA_JOIN(a, b)  ZL_ISA_JOIN_(a, b)

@@ -43,6 +43,12 @@ noinst_LTLIBRARIES += libzl_isa_bf16.la
 libzl_kernel_la_LIBADD += libzl_isa_bf16.la
 libzl_isa_bf16_la_SOURCES = src/kernel/isa/pairs.c src/kernel/isa/vec.h
 libzl_isa_bf16_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS) -mavx512bf16
+if HAVE_AMX
+noinst_LTLIBRARIES += libzl_isa_amx.la
+libzl_kernel_la_LIBADD += libzl_isa_amx.la
+libzl_isa_amx_la_SOURCES = src/kernel/isa/amx.c src/kernel/isa/vec.h
+libzl_isa_amx_la_CFLAGS = $(isa_cflags) $(ISA_AVX512_CFLAGS) -mavx512bf16 $(ISA_AMX_CFLAGS)
+endif
 noinst_LTLIBRARIES += libzl_bytes_avx2.la libzl_bytes_avxvnni.la libzl_bytes_avx512vnni.la
 libzl_kernel_la_LIBADD += libzl_bytes_avx2.la libzl_bytes_avxvnni.la libzl_bytes_avx512vnni.la
 bytes_sources = src/kernel/isa/bytes.c src/kernel/isa/quants.h src/kernel/isa/unit.h src/kernel/isa/unit512.h src/kernel/isa/vec.h

@@ -136,8 +136,10 @@ void zl_checkpointing_passed(struct zl_checkpointing *c, const struct zl_report 
         c->tally = zl_journal_tally(c->journal);
 }
 
-static const char *isa(void)
+static const char *isa(enum zl_compute compute)
 {
+    if (compute == ZL_COMPUTE_BF16 && !zl_tiles_missing())
+        return "amx";
     switch (zl_isa_get()) {
     case ZL_ISA_AVX512:
         return "avx512";
@@ -158,7 +160,7 @@ static char *text_of(const struct zl_checkpointing *c, struct zl_standing *s)
     s->ring_depth = c->s->pipeline.ring_depth;
     s->micro_batch_tokens = (uint64_t)c->s->pipeline.keep_tokens;
     memcpy(s->maps, c->maps, sizeof s->maps);
-    strcpy(s->isa, isa());
+    strcpy(s->isa, isa(c->s->pipeline.compute));
     s->identity = c->identity;
     return zl_standing_text(s);
 }

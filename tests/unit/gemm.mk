@@ -22,3 +22,10 @@ tests_unit_test_int8_SOURCES = tests/unit/test-int8.c tests/unit/operands.h test
 tests_unit_test_int8_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
 tests_unit_test_int8_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_int8_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/test-amx
+TESTS += tests/unit/test-amx
+tests_unit_test_amx_SOURCES = tests/unit/test-amx.c tests/unit/operands.h tests/unit/test.h
+tests_unit_test_amx_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) -Wno-conversion
+tests_unit_test_amx_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_test_amx_LDADD = $(L_KERNEL) $(CMOCKA_LIBS)

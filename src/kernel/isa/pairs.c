@@ -62,12 +62,12 @@ V_INLINE void weights(zl_pack_nk_fn *pack, const struct zl_weight *w, int64_t n0
     }
 }
 
-static void pairs_nk(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn, float alpha, float *dst)
+void zl_pairs_nk_avx512bf16(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn, float alpha, float *dst)
 {
     weights(zl_pack_nk_avx512, w, n0, n, k0, kc, pn, alpha, dst);
 }
 
-static void pairs_kn(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn, float alpha, float *dst)
+void zl_pairs_kn_avx512bf16(const struct zl_weight *w, int64_t n0, int n, int64_t k0, int64_t kc, int pn, float alpha, float *dst)
 {
     weights(zl_pack_kn_avx512, w, n0, n, k0, kc, pn, alpha, dst);
 }
@@ -198,4 +198,5 @@ static void tile(int m, int n, int n_runs, const struct zl_run *runs, const floa
     rows[m - 1](n, n_runs, runs, mpanel, npanel, pn, alpha, beta, c, ldc, ask);
 }
 
-const struct zl_pairs zl_pairs_avx512bf16 = {pairs_nk, pairs_kn, pairs_m, tile};
+const struct zl_pairs zl_pairs_avx512bf16 = {.name = "avx512bf16 12x32", .pn = PN, .pm = PM, .nk = zl_pairs_nk_avx512bf16, .kn = zl_pairs_kn_avx512bf16,
+                                             .m = pairs_m, .tile = tile};
