@@ -13,14 +13,61 @@
 
 #define FIRST_READ ((size_t)16384)
 
-int zl_file_read(const char *path, size_t cap, char **data, size_t *n, struct zl_error *err)
+/* "a FIFO": what is there that is no file. */
+static const char *kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFDIR:
+        return "a folder";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+        return "a device";
+    default:
+        return "no file";
+    }
+}
+
+int zl_file_open(const char *path, int *fd, struct zl_error *err)
+{
+    struct stat st;
+    *fd = -1;
+    const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0 && errno == ENXIO) /* how open answers for a socket */
+        return zl_fail(err, ZL_EINPUT, "%s is a socket or a device that is not there, expected a file", path);
+    if (opened < 0)
+        return zl_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? ZL_EINPUT : ZL_ESYSTEM, "cannot open %s", path);
+    int rc = fstat(opened, &st) ? zl_fail_errno(err, ZL_ESYSTEM, "cannot learn what %s is", path) : 0;
+    if (!rc && !S_ISREG(st.st_mode)) {
+        rc = zl_fail(err, ZL_EINPUT, "%s is %s, expected a file", path, kind_of(st.st_mode));
+        errno = EINVAL;
+    }
+    if (rc)
+        close(opened);
+    else
+        *fd = opened;
+    return rc;
+}
+
+int zl_file_stream(const char *path, FILE **f, struct zl_error *err)
+{
+    int fd, rc = zl_file_open(path, &fd, err);
+    *f = rc ? NULL : fdopen(fd, "rb");
+    if (rc || *f)
+        return rc;
+    close(fd);
+    return zl_fail(err, ZL_EMEMORY, "no memory to read %s", path);
+}
+
+/* Takes fd over. */
+static int read_all(int fd, const char *path, size_t cap, char **data, size_t *n, struct zl_error *err)
 {
     int rc = 0;
     char *buffer = NULL;
     size_t used = 0, size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return zl_fail_errno(err, ZL_ESYSTEM, "cannot open %s", path);
     for (;;) {
         if (used == size) { /* one byte is kept for the NUL */
             if (size > cap) {
@@ -61,6 +108,20 @@ out:
     close(fd);
     free(buffer);
     return rc;
+}
+
+int zl_file_read(const char *path, size_t cap, char **data, size_t *n, struct zl_error *err)
+{
+    int fd, rc = zl_file_open(path, &fd, err);
+    return rc ? rc : read_all(fd, path, cap, data, n, err);
+}
+
+int zl_stream_read(const char *path, size_t cap, char **data, size_t *n, struct zl_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return zl_fail_errno(err, ZL_ESYSTEM, "cannot open %s", path);
+    return read_all(fd, path, cap, data, n, err);
 }
 
 static int write_all(int fd, const char *p, size_t n)

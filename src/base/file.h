@@ -7,12 +7,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
-/* The whole of `path`, at most `cap` bytes (a longer file is ZL_EINPUT): malloc'd, a NUL behind the *n bytes. The file's stated size
- * is not believed, so pipes and /proc work and a device cannot take the memory. n may be NULL. */
+/* Open a file to read from, and nothing but a file: a FIFO would be waited for, perhaps for ever, and a device may have no end, so
+ * anything else is ZL_EINPUT by the name of what it is. *fd is set when 0 is returned; errno is open's own when there is no such file. */
+int zl_file_open(const char *path, int *fd, struct zl_error *err);
+
+/* The same as a stream, for libraries that read one. */
+int zl_file_stream(const char *path, FILE **f, struct zl_error *err);
+
+/* The whole of the file `path`, at most `cap` bytes (a longer one is ZL_EINPUT): malloc'd, a NUL behind the *n bytes. The file's stated
+ * size is not believed, so /proc works. n may be NULL. */
 int zl_file_read(const char *path, size_t cap, char **data, size_t *n, struct zl_error *err);
+
+/* The same of what may be a pipe, a terminal or a device, because the user named it as that. Waits for them. */
+int zl_stream_read(const char *path, size_t cap, char **data, size_t *n, struct zl_error *err);
 
 /* Write path anew: a temporary file beside it, fsync, rename, fsync of the folder. On failure the old file stands and
  * no temporary remains. */

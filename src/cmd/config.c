@@ -149,7 +149,7 @@ int zl_config_read(const char *path, zl_config_set *set, void *context, struct z
     struct reader r = {.path = path, .set = set, .context = context};
     char *text = NULL;
     size_t n = 0;
-    int rc = zl_file_read(path, LARGEST, &text, &n, err);
+    int rc = zl_stream_read(path, LARGEST, &text, &n, err);
     if (rc)
         return rc;
     if (yaml_parser_initialize(&r.parser)) {

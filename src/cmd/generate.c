@@ -30,7 +30,7 @@ static int take_prompt(struct zl_generate_options *o, struct zl_memory *m, struc
     size_t n = 0;
     if (o->prompt && strcmp(o->prompt, "-") != 0)
         return 0;
-    int rc = zl_file_read("/dev/stdin", LONGEST_PROMPT, &text, &n, err);
+    int rc = zl_stream_read("/dev/stdin", LONGEST_PROMPT, &text, &n, err);
     if (rc)
         return rc;
     o->prompt = zl_memory_keep(m, text);

@@ -50,8 +50,8 @@ enum kind { SAFETENSORS, GGUF, NEITHER };
 static enum kind kind_of(const char *path)
 {
     char begin[8] = "";
-    FILE *f = fopen(path, "rb");
-    bool whole = f && fread(begin, 1, sizeof begin, f) == sizeof begin;
+    FILE *f;
+    bool whole = zl_file_stream(path, &f, NULL) == 0 && fread(begin, 1, sizeof begin, f) == sizeof begin;
     if (f)
         fclose(f);
     if (memcmp(begin, "GGUF", 4) == 0)

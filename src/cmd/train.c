@@ -1,11 +1,13 @@
 /* `zerolock train`: options in, the run, exit status out. The work is src/train's. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cmd/commands.h"
 #include "pipe/signal.h"
 #include "train/supervise.h"
@@ -70,8 +72,13 @@ static int complete_line(int *argc, char ***argv, struct zl_memory *m, struct zl
     char **line = zl_memory_keep(m, calloc((size_t)n + 1, sizeof *line));
     if (!line || asprintf(&config, "%s/config.yaml", (*argv)[run]) < 0 || !zl_memory_keep(m, config))
         return zl_fail(err, ZL_EMEMORY, "no memory for the options");
-    if (access(config, F_OK))
-        return zl_fail_errno(err, ZL_EUSAGE, "%s cannot be resumed: it holds no configuration of a run", (*argv)[run]);
+    int fd; /* what the user names with --config may be a pipe; the run's own is a file */
+    struct zl_error why = {0};
+    if (zl_file_open(config, &fd, &why))
+        return errno == ENOENT || errno == ENOTDIR
+                   ? zl_fail_errno(err, ZL_EUSAGE, "%s cannot be resumed: it holds no configuration of a run", (*argv)[run])
+                   : zl_fail(err, why.code, "%s", why.text);
+    close(fd);
     int at = 0;
     for (int i = 0; i < *argc; i++)
         if (i != run)

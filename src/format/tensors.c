@@ -7,13 +7,13 @@
 
 #include "format/tensors_impl.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "format/quote.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -64,17 +64,12 @@ int zl_grow(void *items_pointer, size_t n, size_t *capacity, size_t size, struct
 int zl_tensors_map(struct zl_tensors *s, const char *path, uint64_t min_bytes, const char *kind,
                    struct zl_mapped *out, struct zl_error *err)
 {
-    int rc = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
-    if (fd < 0)
-        return zl_fail_errno(err, ZL_EINPUT, "%s: cannot open", path);
     struct stat st;
+    int fd, rc = zl_file_open(path, &fd, err);
+    if (rc)
+        return rc;
     if (fstat(fd, &st)) {
         rc = zl_fail_errno(err, ZL_ESYSTEM, "%s: cannot learn its size", path);
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        rc = zl_fail(err, ZL_EINPUT, "%s: not a regular file, expected a %s file", path, kind);
         goto out;
     }
     uint64_t size = (uint64_t)st.st_size;

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/file.h"
 #include "format/quote.h"
 #include "format/tokenizer_json.h"
 
@@ -174,12 +175,13 @@ static int template_file(const char *dir, struct zl_tokenizer *t, struct zl_erro
     char *path = join(dir, "chat_template.jinja", err);
     if (!path)
         return ZL_EMEMORY;
-    FILE *f = fopen(path, "rbe");
+    FILE *f;
+    struct zl_error why = {0};
     struct zl_text text = {0};
     char chunk[4096];
-    int rc = 0;
-    if (!f) {
-        rc = errno == ENOENT ? 0 : zl_fail_errno(err, ZL_EINPUT, "%s cannot be opened", path);
+    int rc = zl_file_stream(path, &f, &why);
+    if (rc) {
+        rc = errno == ENOENT ? 0 : zl_fail(err, rc, "%s", why.text);
         goto out;
     }
     rc = zl_text_add(&text, "", 0, err);

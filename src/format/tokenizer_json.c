@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/file.h"
 #include "format/quote.h"
 #include "format/tokenizer_json.h"
 
@@ -15,10 +16,11 @@
 
 json_t *zl_json_load(const struct zl_json *r, bool may_be_absent)
 {
-    FILE *f = fopen(r->file, "rbe");
-    if (!f) {
+    FILE *f;
+    struct zl_error why = {0};
+    if (zl_file_stream(r->file, &f, &why)) {
         if (!may_be_absent || errno != ENOENT)
-            zl_fail_errno(r->err, ZL_EINPUT, "%s cannot be opened", r->file);
+            zl_fail(r->err, why.code, "%s", why.text);
         return NULL;
     }
     json_error_t e;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "model/arch.h"
 
 struct reader {
@@ -198,14 +199,16 @@ int zl_config_from_hf(const char *dir, struct zl_config *c, struct zl_error *err
     if (snprintf(path, sizeof path, "%s/config.json", dir) >= (int)sizeof path)
         return zl_fail(err, ZL_EINPUT, "the path of the model is too long");
     json_error_t at;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &at);
-    if (!root) {
-        if (json_error_code(&at) == json_error_cannot_open_file)
-            return zl_fail_errno(err, ZL_EINPUT, "%s cannot be opened", path);
+    FILE *f;
+    int rc = zl_file_stream(path, &f, err);
+    if (rc)
+        return rc;
+    json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &at);
+    fclose(f);
+    if (!root)
         return zl_fail(err, ZL_EINPUT, "%s: line %d, column %d: %s", path, at.line, at.column, at.text);
-    }
     struct reader r = {path, root, err};
-    int rc = json_is_object(root) ? read_config(&r, c)
+    rc = json_is_object(root) ? read_config(&r, c)
                                   : zl_fail(err, ZL_EINPUT, "%s: expected a JSON object", path);
     if (!rc)
         rc = zl_config_check(c, path, err);

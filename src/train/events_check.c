@@ -1,6 +1,7 @@
 /* The proof from a run's events: see events_check.h. */
 #include "train/events_check.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,8 +309,11 @@ int zl_events_check(const char *run_dir, struct zl_events_proof *proof, struct z
     *proof = (struct zl_events_proof){0};
     struct ledger l = {.path = path, .err = err, .proof = proof};
     int rc = path ? 0 : zl_fail(err, ZL_EMEMORY, "out of memory");
-    if (!rc && zl_file_read(path, SIZE_MAX / 4, &text, &n, NULL) == 0)
+    struct zl_error why = {0};
+    if (!rc && zl_file_read(path, SIZE_MAX / 4, &text, &n, &why) == 0)
         rc = read_lines(&l, text, n);
+    else if (!rc && errno != ENOENT)
+        rc = zl_fail(err, why.code, "%s", why.text);
     proof->any = proof->lines > 0;
     if (!rc && proof->any)
         rc = conclude(&l);

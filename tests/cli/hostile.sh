@@ -85,10 +85,47 @@ if cp -r model "$bad" 2>/dev/null; then
 fi
 run 0 "${train[@]}" -o $'a folder\nof two lines'
 
-# a FIFO is no model
+# what has to be a file is not waited for where it is none: a model, each file of its folder, of an adapter's and of a run's
 mkfifo fifo
-run 1 train fifo train.jsonl -l 64 -q -o waiting
-says err 'not a regular file'
+refuses_fifo() {
+    local file=$1 status=0
+    shift
+    timeout 20 "$zerolock" "$@" >out 2>err </dev/null || status=$?
+    [ "$status" -eq 1 ] || fail "a FIFO as $file: status $status, expected 1: $*"
+    one_sentence
+    says err "$file is a FIFO, expected a file"
+}
+refuses_fifo fifo train fifo train.jsonl -l 64 -q -o waiting
+refuses_fifo fifo inspect fifo
+for file in model/*; do
+    cp -r model whole && rm "$file" && mkfifo "$file"
+    refuses_fifo "$file" train model train.jsonl -l 64 -q -o waiting
+    rm -r model && mv whole model
+done
+for file in config.json tokenizer.json tokenizer_config.json special_tokens_map.json generation_config.json chat_template.jinja \
+    model.safetensors model.safetensors.index.json; do
+    cp -r model whole && rm -f "model/$file" && mkfifo "model/$file"
+    [ "$file" != model.safetensors.index.json ] || rm model/model.safetensors
+    refuses_fifo "model/$file" train model train.jsonl -l 64 -q -o waiting
+    rm -r model && mv whole model
+done
+for file in adapter/adapter_config.json adapter/adapter_model.safetensors; do
+    cp -r open fifos && rm "fifos/$file" && mkfifo "fifos/$file"
+    refuses_fifo "fifos/$file" eval model held-out.jsonl -l 64 -q --adapter fifos
+    refuses_fifo "fifos/$file" generate model -q --adapter fifos hello
+    refuses_fifo "fifos/$file" inspect fifos
+    rm -r fifos
+done
+cp -r open fifos && rm fifos/events.jsonl && mkfifo fifos/events.jsonl
+refuses_fifo fifos/events.jsonl checkpoint verify fifos
+rm fifos/config.yaml && mkfifo fifos/config.yaml
+refuses_fifo fifos/config.yaml train --resume fifos
+rm -r fifos
+# data may be a pipe
+rm -rf piped
+"$zerolock" train model /dev/stdin -l 64 --steps 2 -q -o piped <<<"$(cat train.jsonl)" >out 2>err || fail 'data from a here-document'
+cat train.jsonl | "$zerolock" train model /dev/stdin -l 64 --steps 2 -q -o piped --force >out 2>err || fail 'data from a pipe'
+cmp -s open/adapter/adapter_model.safetensors piped/adapter/adapter_model.safetensors || fail 'another adapter with data from a pipe'
 
 # ends PID SECONDS: the process is gone within that time, its status is in $status
 ends() {

@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -199,8 +201,52 @@ static void reading_a_device_without_end_stops_at_the_cap(void **state)
     (void)state;
     char *back = NULL;
     struct zl_error e = {0};
-    assert_int_equal(zl_file_read("/dev/zero", 100000, &back, NULL, &e), ZL_EINPUT);
+    assert_int_equal(zl_stream_read("/dev/zero", 100000, &back, NULL, &e), ZL_EINPUT);
     assert_null(back);
+}
+
+/* A blocking open of a FIFO would wait here for ever. */
+static void what_is_no_file_is_refused_by_name(void **state)
+{
+    (void)state;
+    char *fifo = zl_path_join(work, "fifo"), *link = zl_path_join(work, "link"), *socket_path = zl_path_join(work, "socket");
+    char *absent = zl_path_join(work, "absent");
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", socket_path);
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(symlink("fifo", link), 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&at, sizeof at), 0);
+    const struct {
+        const char *path, *words;
+    } cases[] = {{fifo, "is a FIFO, expected a file"},         {link, "is a FIFO, expected a file"},
+                 {socket_path, "is a socket or a device"},     {"/dev/null", "is a device, expected a file"},
+                 {work, "is a folder, expected a file"},       {absent, "No such file"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct zl_error e = {0};
+        char *back = NULL;
+        FILE *f;
+        int fd;
+        assert_int_equal(zl_file_open(cases[i].path, &fd, &e), ZL_EINPUT);
+        assert_int_equal(fd, -1);
+        assert_non_null(strstr(e.text, cases[i].words));
+        assert_int_equal(zl_file_stream(cases[i].path, &f, NULL), ZL_EINPUT);
+        assert_null(f);
+        assert_int_equal(zl_file_read(cases[i].path, 100, &back, NULL, NULL), ZL_EINPUT);
+        assert_null(back);
+    }
+    char *text = NULL;
+    assert_int_equal(zl_file_read("/proc/self/stat", 100000, &text, NULL, NULL), 0); /* of size 0, as it says */
+    assert_true(strlen(text) > 20);
+    close(s);
+    unlink(fifo);
+    unlink(link);
+    unlink(socket_path);
+    free(text);
+    free(fifo);
+    free(link);
+    free(socket_path);
+    free(absent);
 }
 
 static void a_failed_write_leaves_the_old_file_and_no_other(void **state)
@@ -470,6 +516,7 @@ int main(void)
         cmocka_unit_test(the_first_error_wins),
         cmocka_unit_test(a_file_is_written_whole_and_read_back),
         cmocka_unit_test(reading_a_device_without_end_stops_at_the_cap),
+        cmocka_unit_test(what_is_no_file_is_refused_by_name),
         cmocka_unit_test(a_failed_write_leaves_the_old_file_and_no_other),
         cmocka_unit_test(paths_are_joined_with_one_slash),
         cmocka_unit_test(notes_are_prefixed_and_each_key_is_said_once),

@@ -144,7 +144,7 @@ static void text_that_is_no_configuration_is_refused(void **state)
     ASSERT_REJECTED(zl_config_from_hf(files_dir, &c, &err), &err, "config.json");
     err = (struct zl_error){0};
     unlink(files_path("config.json"));
-    ASSERT_REJECTED(zl_config_from_hf(files_dir, &c, &err), &err, "config.json", "cannot be opened");
+    ASSERT_REJECTED(zl_config_from_hf(files_dir, &c, &err), &err, "config.json", "cannot open");
 }
 
 /* ---- rotary frequencies ---- */

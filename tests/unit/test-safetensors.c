@@ -143,7 +143,7 @@ static void header_length_is_held_against_the_file(void **state)
     ASSERT_REJECTED(rc, &err, "0 bytes");
     err = (struct zl_error){0};
     rc = zl_safetensors_open(files_dir, &s, &err);
-    ASSERT_REJECTED(rc, &err, "not a regular file");
+    ASSERT_REJECTED(rc, &err, "is a folder, expected a file");
     err = (struct zl_error){0};
     rc = zl_safetensors_open(files_path("absent"), &s, &err);
     ASSERT_REJECTED(rc, &err, "absent", "No such file");
@@ -390,7 +390,7 @@ static void shards_open_through_their_index(void **state)
         {"{\"weight_map\":{\"a\":\"m-2.safetensors\",\"b\":\"m-1.safetensors\"}}",
          "expected it in"},
         {"{\"weight_map\":{\"a\":\"../x/m-1.safetensors\"}}", "the path ../x"},
-        {"{\"weight_map\":{\"a\":\"..\"}}", "not a regular file"},
+        {"{\"weight_map\":{\"a\":\"..\"}}", "is a folder, expected a file"},
         {"{\"weight_map\":{\"a\":3}}", "not text"},
         {"{\"weight_map\":{\"a\":\"absent\"}}", "absent"},
         {"{\"weight_map\":{}}", "names no tensors"},
