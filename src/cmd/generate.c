@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "cmd/commands.h"
+#include "train/loaded.h"
 
 #define LONGEST_PROMPT ((size_t)64 << 20)
 
@@ -30,7 +31,10 @@ static int take_prompt(struct zl_generate_options *o, struct zl_memory *m, struc
     size_t n = 0;
     if (o->prompt && strcmp(o->prompt, "-") != 0)
         return 0;
-    int rc = zl_stream_read("/dev/stdin", LONGEST_PROMPT, &text, &n, err);
+    int rc = zl_loaded_try(o->model, o->adapter, err); /* who types a prompt wants to know before */
+    if (rc)
+        return rc;
+    rc = zl_stream_read("/dev/stdin", LONGEST_PROMPT, &text, &n, err);
     if (rc)
         return rc;
     o->prompt = zl_memory_keep(m, text);

@@ -8,4 +8,7 @@
 /* Read, check against the model, pass notes on to the log. */
 int zl_adapter_load(const char *path, const struct zl_model *m, struct zl_adapter *out, struct zl_error *err);
 
+/* The same without keeping it and without a word but the error. */
+int zl_adapter_try(const char *path, const struct zl_model *m, struct zl_error *err);
+
 #endif

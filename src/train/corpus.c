@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "kernel/dequant.h"
+#include "train/adapter.h"
 #include "train/loaded.h"
 
 /* Ids beyond the embedding would read past it: refused here, once. Rows of zeros among the used ones get a warning. */
@@ -47,6 +48,8 @@ static int open_model(struct zl_corpus *c, const struct zl_corpus_request *r, st
     const uint64_t positions = r->positions > r->max_length ? r->positions : r->max_length;
     if (!r->loaded) {
         int rc = zl_model_open(r->model, positions, &c->model, err);
+        if (!rc && r->adapter)
+            rc = zl_adapter_load(r->adapter, &c->model, r->into, err);
         return rc ? rc : zl_model_tokenizer(&c->model, &c->tokenizer, err);
     }
     c->model = r->loaded->model;

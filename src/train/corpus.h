@@ -5,6 +5,7 @@
 #ifndef ZL_TRAIN_CORPUS_H
 #define ZL_TRAIN_CORPUS_H
 
+#include "format/adapter.h"
 #include "format/dataset.h"
 #include "model/model.h"
 #include "pipe/packet.h"
@@ -25,12 +26,14 @@ struct zl_corpus_request {
     size_t n_data;
     const char *held_out_file; /* NULL: none */
     double held_out_share;     /* 0: none; of the training examples */
+    const char *adapter;       /* NULL: none. A wrong one is an error before any data is waited for */
+    struct zl_adapter *into;   /* the adapter is read into this, which is the caller's to free */
     uint64_t max_length, seed;
     uint64_t positions;        /* the longest sequence in use, where that is more than max_length; else 0 */
     bool quiet;                /* no data report */
 };
 
-/* Open the model and its tokenizer, tokenize the data, hold rows out, print the data report to standard error. Refuses ids that the
+/* Open the model, the adapter and the tokenizer, tokenize the data, hold rows out, print the data report to standard error. Refuses ids that the
  * embedding lacks, warns about rows of zeros among the used ones. On failure *c is closed. */
 int zl_corpus_open(struct zl_corpus *c, const struct zl_corpus_request *r, struct zl_error *err);
 void zl_corpus_close(struct zl_corpus *c);

@@ -13,7 +13,6 @@
 #include "model/decoder.h"
 #include "pipe/cores.h"
 #include "pipe/crew.h"
-#include "train/adapter.h"
 #include "train/corpus.h"
 #include "train/loaded.h"
 #include "train/setup.h"
@@ -197,17 +196,6 @@ static int measure_match(struct evaluation *e, struct zl_error *err)
     return rc;
 }
 
-static int take_adapter(struct evaluation *e, struct zl_error *err)
-{
-    if (e->o->loaded) {
-        e->adapter = zl_loaded_adapter(e->o->loaded);
-        return 0;
-    }
-    int rc = e->o->adapter ? zl_adapter_load(e->o->adapter, &e->corpus.model, &e->own, err) : 0;
-    e->adapter = !rc && e->o->adapter ? &e->own : NULL;
-    return rc;
-}
-
 int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, struct zl_error *err)
 {
     struct evaluation e = {.o = o, .out = out};
@@ -218,6 +206,8 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
                                         .loaded = o->loaded,
                                         .data = o->data.v,
                                         .n_data = o->data.n,
+                                        .adapter = o->adapter,
+                                        .into = &e.own,
                                         .max_length = o->max_length,
                                         .positions = o->max_length + (o->exact_match ? o->max_new_tokens : 0),
                                         .quiet = o->quiet};
@@ -227,8 +217,10 @@ int zl_eval_run(const struct zl_eval_options *o, struct zl_eval_result *out, str
     rc = zl_corpus_open(&e.corpus, &r, err);
     if (!rc)
         rc = zl_setup_check_weights(o->compute, &e.corpus.model, err);
-    if (!rc)
-        rc = take_adapter(&e, err);
+    if (o->loaded)
+        e.adapter = zl_loaded_adapter(o->loaded);
+    else if (o->adapter)
+        e.adapter = &e.own;
     if (!rc)
         rc = zl_cores_detect(&cores, err);
     if (!rc) {

@@ -9,12 +9,24 @@ int zl_loaded_open(struct zl_loaded *l, const char *path, const char *adapter, u
     int rc = zl_model_open(path, positions, &l->model, err);
     if (rc)
         return rc;
-    rc = zl_model_tokenizer(&l->model, &l->tokenizer, err);
-    if (!rc && adapter)
+    if (adapter)
         rc = zl_adapter_load(adapter, &l->model, &l->adapter, err);
     l->has_adapter = !rc && adapter;
+    if (!rc)
+        rc = zl_model_tokenizer(&l->model, &l->tokenizer, err);
     if (rc)
         zl_loaded_close(l);
+    return rc;
+}
+
+int zl_loaded_try(const char *path, const char *adapter, struct zl_error *err)
+{
+    struct zl_model m;
+    int rc = zl_model_open(path, 1, &m, err);
+    if (rc)
+        return rc;
+    rc = adapter ? zl_adapter_try(adapter, &m, err) : 0;
+    zl_model_close(&m);
     return rc;
 }
 

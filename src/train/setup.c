@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "train/adapter.h"
 #include "train/anchor.h"
 #include "train/checkpointing.h"
 #include "train/costs.h"
@@ -19,6 +18,8 @@ static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, str
     const struct zl_corpus_request r = {.model = o->model,
                                         .data = o->data.v,
                                         .n_data = o->data.n,
+                                        .adapter = o->init_adapter,
+                                        .into = &s->init,
                                         .held_out_file = o->eval_data,
                                         .held_out_share = o->eval_split,
                                         .max_length = o->max_length,
@@ -134,8 +135,6 @@ static int shape_adapter(struct zl_setup *s, const struct zl_train_options *o, s
     s->adapter_config = (struct zl_adapter_config){
         .base_model = o->model, .r = (uint32_t)o->rank, .alpha = o->alpha, .targets = s->targets, .task_type = "CAUSAL_LM", .layers = c->layers};
     if (o->init_adapter) {
-        if (zl_adapter_load(o->init_adapter, &s->corpus.model, &s->init, err))
-            return ZL_EINPUT;
         s->lora.targets = 0;
         for (int role = 0; role < ZL_LINEARS; role++)
             for (size_t i = 0; i < s->init.n; i++) {

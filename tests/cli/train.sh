@@ -83,6 +83,17 @@ run 0 eval model held-out.jsonl -l 256 --limit 4 --exact-match --max-new-tokens 
 says out '"compared":4'
 says out '"examples":4'
 run 1 eval model held-out.jsonl -l 256 -q --adapter model
+# a wrong adapter is named before any data is waited for
+mkfifo endless
+exec 8<>endless # somebody who never writes
+for command in 'eval model endless --adapter nowhere' 'train model endless -o early --init-adapter nowhere' 'generate model --adapter nowhere'; do
+    # shellcheck disable=SC2086
+    timeout 20 "$zerolock" $command -q <endless >out 2>err
+    [ $? -eq 1 ] || fail "$command does not end at once with 1"
+    one_sentence
+    says err 'nowhere/adapter_config.json'
+done
+exec 8<&-
 one_sentence
 
 run 0 generate model 'Count 2 from 3:' --max-new-tokens 8
