@@ -62,14 +62,23 @@ static void balance(const struct zl_partition_request *r, uint32_t *first)
     share_cost(r, best, front, first);
 }
 
+/* Layers of the last stage, x, where the others have n = (L - x) / (K - 1) each and n + look-ahead = x + lighter. */
+static uint32_t lighter_last(const struct zl_partition_request *r, uint32_t look_ahead)
+{
+    const int64_t before = r->stages - 1, wanted = (r->layers + ((int64_t)look_ahead - r->lighter) * before) / r->stages;
+    const int64_t most = r->layers - before;
+    return (uint32_t)(wanted < 1 ? 1 : wanted > most ? most : wanted);
+}
+
 static void choose_first(const struct zl_partition_request *r, uint32_t look_ahead, uint32_t *first)
 {
     const uint32_t shared = r->layers > look_ahead ? r->layers - look_ahead : 0;
+    const uint32_t last = r->last ? r->last : r->lighter ? lighter_last(r, look_ahead) : 0;
     for (uint32_t k = 0; k < r->stages; k++)
         if (r->bounds)
             first[k] = (uint32_t)r->bounds[k];
-        else if (r->last)
-            first[k] = (uint32_t)((uint64_t)k * (r->layers - r->last) / (r->stages > 1 ? r->stages - 1 : 1));
+        else if (last)
+            first[k] = (uint32_t)((uint64_t)k * (r->layers - last) / (r->stages > 1 ? r->stages - 1 : 1));
         else if (r->equal || look_ahead == 0)
             first[k] = (uint32_t)((uint64_t)k * r->layers / r->stages);
         else

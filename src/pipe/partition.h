@@ -33,6 +33,8 @@ struct zl_partition_request {
     bool equal;             /* equal blocks, floor(k L / K), whatever the readout */
     double tail;            /* what stands behind the last layer (norm, head, loss) costs as much as so many layers; without look-ahead
                                the last stage gets that many fewer */
+    uint32_t lighter;       /* with local losses: the last stage has so many layers fewer than another stage and its look-ahead, as its head takes
+                               the memory of so many; at least 1 */
     double front;           /* a layer of a stage that is not the last costs as much as so many of the last one (0: 1), since its
                                forward is made twice */
     uint32_t still;         /* layers at the front that do not train: a stage of such only is frozen; without a local loss it gets more layers */

@@ -33,7 +33,7 @@ libzl_train_la_SOURCES = \
 	src/train/standing.c src/train/standing.h \
 	src/train/supervise.c src/train/supervise.h \
 	src/train/sweep.c src/train/sweep.h src/train/sweep_impl.h \
-	src/train/sweep_fit.c \
+	src/train/sweep_fit.c src/train/sweep_rows.c \
 	src/train/sweep_probe.c \
 	src/train/sweep_plan.c src/train/sweep_plan.h \
 	src/train/trace.c src/train/trace.h src/train/trace_read.c \

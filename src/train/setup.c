@@ -87,7 +87,7 @@ static uint32_t exact_last(const struct zl_train_options *o, uint32_t layers)
     return zl_schedules[o->schedule].local && !o->bounds.n && !equal && o->train_layers < layers ? (uint32_t)o->train_layers : 0;
 }
 
-static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wanted, struct zl_error *err)
+static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wanted, uint32_t lighter, struct zl_error *err)
 {
     s->schedule = zl_schedule_make(o->schedule, (uint32_t)o->lag, o->replay == ZL_ON);
     const struct zl_schedule *schedule = &s->schedule;
@@ -108,6 +108,7 @@ static int cut(struct zl_setup *s, const struct zl_train_options *o, uint64_t wa
                                            .bounds = schedule->single || !o->bounds.n ? NULL : o->bounds.v,
                                            .equal = o->preset == ZL_PRESET_PAPER,
                                            .tail = schedule->local ? 0 : readout_layers(s),
+                                           .lighter = lighter,
                                            .front = schedule->weights == ZL_WEIGHTS_REPLAYED ? 1.5 : 1,
                                            .still = s->lora.first,
                                            .last = exact_last(o, layers),
@@ -319,6 +320,16 @@ static bool choose_stages(const struct zl_train_options *o)
     return o->schedule == ZL_SCHEDULE_SWEEP && o->memory_limit && !o->bounds.n && !ZL_GIVEN(o, stages);
 }
 
+/* Layers that take the memory of the output head, which a sweep's last stage holds beside its own: where the stages are to be as light as can
+ * be, it has so many fewer. 0 where the cut is given by other rules. */
+static uint32_t head_layers(const struct zl_setup *s, const struct zl_train_options *o)
+{
+    const struct zl_model *m = &s->corpus.model;
+    const uint64_t all = zl_model_layer_bytes(m, 0, m->config.layers);
+    const bool free = choose_stages(o) && o->preset != ZL_PRESET_PAPER && !exact_last(o, m->config.layers);
+    return free && all ? (uint32_t)(m->head.bytes * m->config.layers / all) : 0;
+}
+
 /* Without a limit: as asked. With one: the fastest way that fits, where keeping activations comes before computing them again, and
  * both before micro-batches under 192 tokens, at which the products with the weights become slow. An example longer than the
  * micro-batch is alone in it, and computes again as much as it must. */
@@ -337,8 +348,11 @@ static int fit(struct zl_setup *s, const struct zl_train_options *o, struct zl_e
     const uint32_t layers = s->corpus.model.config.layers, last = exact_last(o, layers);
     const uint64_t most_stages = choose_stages(o) ? larger(s->partition.n, layers - last + (last > 0)) : s->partition.n;
     for (int f = 0; f < 2; f++)
-        for (uint64_t stages = choose_stages(o) ? o->stages : s->partition.n; stages <= most_stages && stages <= ZL_STAGES_MAX; stages++) {
-            int rc = choose_stages(o) ? cut(s, o, stages, err) : 0;
+        for (uint64_t i = choose_stages(o) ? 2 * o->stages : 2 * s->partition.n + 1; i / 2 <= most_stages && i / 2 <= ZL_STAGES_MAX; i++) {
+            const uint32_t lighter = i % 2 ? head_layers(s, o) : 0;
+            if (i % 2 && choose_stages(o) && !lighter)
+                continue;
+            int rc = choose_stages(o) ? cut(s, o, i / 2, lighter, err) : 0;
             if (choose_stages(o))
                 zl_places_choose(&s->places, ZL_PLACEMENT_STACKED, s->partition.n, s->partition.n, (uint32_t)s->groups[0].n);
             for (int mode = (int)o->recompute; !rc && mode <= ZL_RECOMPUTE_FULL; mode++)
@@ -396,7 +410,7 @@ int zl_setup_make(struct zl_setup *s, const struct zl_train_options *o, struct z
     if (!rc)
         rc = shape_adapter(s, o, err);
     if (!rc)
-        rc = cut(s, o, o->stages, err);
+        rc = cut(s, o, o->stages, 0, err);
     if (!rc && needs_subset(s, o))
         rc = zl_corpus_vocabulary(&s->corpus.train, s->corpus.model.config.vocab, &s->subset, &s->n_subset, &s->subset_index,
                                   err);
@@ -418,7 +432,7 @@ int zl_setup_readouts(struct zl_setup *s, const struct zl_train_options *o, uint
 
 int zl_setup_cut_again(struct zl_setup *s, const struct zl_train_options *o, struct zl_error *err)
 {
-    int rc = cut(s, o, s->partition.n, err);
+    int rc = cut(s, o, s->partition.n, 0, err);
     for (uint32_t k = 0; !rc && k < s->partition.n; k++)
         if (!s->partition.cut[k].map) {
             zl_map_free(&s->readouts.map[k]);
@@ -442,7 +456,7 @@ int zl_setup_variant(struct zl_setup *v, const struct zl_setup *s, const struct 
     v->lora = s->lora;
     v->groups = NULL;
     v->sweep = (struct zl_sweep_plan){0};
-    int rc = cut(v, o, o->stages, err);
+    int rc = cut(v, o, o->stages, 0, err);
     if (!rc)
         rc = (v->groups = calloc(v->partition.n, sizeof *v->groups)) ? choose_places(v, o, err) : zl_fail(err, ZL_EMEMORY, "out of memory");
     return rc ? rc : plan_with(v, o, (uint64_t)s->pipeline.keep_tokens, s->pipeline.recompute, err);

@@ -62,24 +62,6 @@ static int open_files(struct zl_sweep *w, const char *dir, struct zl_error *err)
     return rc;
 }
 
-/* The rows of the output head that local losses run over, together: scattered over the file they would hold most of its pages. */
-static int copy_local_head(struct zl_sweep *w, struct zl_error *err)
-{
-    const struct zl_model *m = &w->s->corpus.model;
-    const uint64_t row = m->head.bytes / m->config.vocab;
-    if (!w->s->n_subset)
-        return 0;
-    unsigned char *rows = malloc((size_t)(row * (uint64_t)w->s->n_subset));
-    if (!rows)
-        return zl_fail(err, ZL_EMEMORY, "out of memory for the local heads");
-    for (int64_t i = 0; i < w->s->n_subset; i++)
-        memcpy(rows + (uint64_t)i * row, (const unsigned char *)m->head.data + (uint64_t)w->s->subset[i] * row, row);
-    zl_tensors_advise(m->head.data, m->head.bytes, ZL_ADVICE_DONE);
-    w->local_head = m->head;
-    w->local_head.data = rows;
-    return 0;
-}
-
 static int open_memory(struct zl_sweep *w, struct zl_error *err)
 {
     const struct zl_setup *s = w->s;
@@ -100,7 +82,7 @@ static int open_memory(struct zl_sweep *w, struct zl_error *err)
     w->packet = aligned_alloc(64, (w->layout.bytes + 63) / 64 * 64);
     if (!rc && (!w->block || !w->updates || !w->exported || !w->lora || !w->bytes || !w->record || !w->x || !w->packet))
         rc = zl_fail(err, ZL_EMEMORY, "out of memory");
-    return rc ? rc : copy_local_head(w, err);
+    return rc ? rc : zl_sweep_rows_copy(w, err);
 }
 
 /* Every block once in the shared memory, to leave its first state in the file. */
@@ -165,7 +147,7 @@ void zl_sweep_close(struct zl_sweep *w)
     zl_arena_close(&w->activations);
     zl_arena_close(&w->state);
     zl_arena_close(&w->map);
-    free((void *)(uintptr_t)w->local_head.data);
+    zl_sweep_rows_free(w);
     free(w->block);
     free(w->updates);
     free(w->exported);
@@ -210,7 +192,7 @@ static const float *input(struct zl_sweep *w, const struct turn *t, uint32_t k, 
     if (k == w->s->n_cached && k)
         return zl_frozen_gather(w->frozen, !t->train, t->first + i, w->x, err) ? NULL : w->x;
     if (k == 0) {
-        zl_dequant_rows(m->embed.type, m->embed.data, d, zl_packet_at(w->packet, w->layout.ids), tokens, w->x);
+        zl_sweep_embed(w, zl_packet_at(w->packet, w->layout.ids), tokens, w->x);
         return w->x;
     }
     const void *spilled = zl_spill_get(w->hidden, i, err);

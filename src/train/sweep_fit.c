@@ -53,7 +53,7 @@ static int pass(struct fit *f, uint32_t first, uint32_t n, struct zl_error *err)
         const struct zl_sample *sample = &f->samples.sample[i];
         const float *x = w->x;
         if (first == 0)
-            zl_dequant_rows(m->embed.type, m->embed.data, m->config.d, sample->ids, sample->tok.t, w->x);
+            zl_sweep_embed(w, sample->ids, sample->tok.t, w->x);
         else if (!(x = zl_spill_get(w->hidden, record_of(f, f->n, i), err)))
             rc = ZL_ESYSTEM;
         if (!rc && first && i + 1 < f->samples.n)

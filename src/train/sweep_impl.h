@@ -14,7 +14,7 @@ struct zl_sweep {
     struct zl_spill *hidden; /* NULL: one block, nothing is handed on */
     struct zl_spill *states; /* records of block k: see state_record() in sweep.c */
     struct zl_arena activations, state, map;
-    struct zl_tensor local_head; /* data NULL: none */
+    struct zl_tensor local_head, local_embed; /* see zl_sweep_rows_copy(); data NULL: none */
     struct zl_block *block;      /* [n] all in the same memory: only the one at work finds its state there */
     int64_t *updates;            /* [n] optimizer steps at the border of windows */
     struct zl_optimizer optimizer;
@@ -31,6 +31,14 @@ struct zl_sweep {
 };
 
 uint64_t zl_sweep_map_record(uint32_t k);
+
+/* Fill local_head and local_embed with the rows of the tokens that occur in the training data, where the setup has a subset of them; one copy
+ * for both where the model has one tensor for both. */
+int zl_sweep_rows_copy(struct zl_sweep *w, struct zl_error *err);
+void zl_sweep_rows_free(struct zl_sweep *w);
+
+/* The embedding of ids[tokens], [tokens][d]. */
+void zl_sweep_embed(const struct zl_sweep *w, const int32_t *ids, int64_t tokens, float *x);
 
 /* Fit the maps that the cut asks for on the base model, as a sweep of forwards, and save each as its record. Sets s->readouts.tokens. */
 int zl_sweep_fit(struct zl_sweep *w, struct zl_error *err);

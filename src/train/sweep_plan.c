@@ -160,7 +160,7 @@ int zl_sweep_plan(const struct zl_setup *s, const struct zl_train_options *o, st
         const struct zl_cut *c = &s->partition.cut[k];
         const struct zl_block_plan *b = &s->plan.block[k];
         const bool last = k + 1 == s->partition.n;
-        const uint64_t head = last ? m->head.bytes : 0, embed = k == 0 ? m->embed.bytes : 0;
+        const uint64_t head = last ? m->head.bytes : 0, embed = k == 0 && !s->n_subset ? m->embed.bytes : 0;
         p->resident_bytes = larger(p->resident_bytes, zl_model_layer_bytes(m, c->first, c->n_own + c->n_shadow) + larger(head, embed));
         p->state_bytes = larger(p->state_bytes, b->state_bytes);
         p->activation_bytes = larger(p->activation_bytes, plus(b->activation_bytes, b->scratch_bytes));
@@ -172,8 +172,7 @@ int zl_sweep_plan(const struct zl_setup *s, const struct zl_train_options *o, st
         return rc;
     p->activation_bytes = plus(p->activation_bytes, 64);
     p->map_bytes = p->n_maps ? map_bytes(s) : 0;
-    if (s->n_subset)
-        p->head_bytes = (uint64_t)s->n_subset * (m->head.bytes / m->config.vocab);
+    p->head_bytes = zl_sweep_rows_bytes(s);
     for (uint64_t done = 0; done < s->order.n_steps;) {
         const uint64_t n = zl_sweep_window(s, o, done);
         const struct zl_step *first = &s->order.steps[done], *end = &s->order.steps[done + n - 1];

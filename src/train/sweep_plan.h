@@ -15,7 +15,7 @@ struct zl_sweep_plan {
     uint64_t state_bytes;      /* adapters, gradients, moments */
     uint64_t map_bytes;        /* of a readout */
     uint64_t activation_bytes; /* with scratch */
-    uint64_t head_bytes;       /* rows of the local heads */
+    uint64_t head_bytes;       /* rows of the head and the embedding that the training data uses */
     uint64_t buffer_bytes;     /* the spill's, a micro-batch's input and descriptor */
     uint64_t fit_bytes;        /* while a readout's map is solved, beside activations and buffers */
     uint64_t total_bytes;      /* at the peak, the resident weights included */
@@ -36,6 +36,9 @@ int zl_sweep_plan(const struct zl_setup *s, const struct zl_train_options *o, st
 uint64_t zl_sweep_window(const struct zl_setup *s, const struct zl_train_options *o, uint64_t done);
 /* How many micro-batches of the evaluation, from number `first` on, fit at one time; at least 1. */
 uint64_t zl_sweep_eval_window(const struct zl_setup *s, const struct zl_train_options *o, uint64_t first);
+
+/* Bytes of the rows that zl_sweep_rows_copy() copies. */
+uint64_t zl_sweep_rows_bytes(const struct zl_setup *s);
 
 /* Bytes of a micro-batch's hidden states as they are spilled. */
 uint64_t zl_sweep_record(const struct zl_setup *s, const struct zl_train_options *o, uint64_t tokens);

@@ -73,6 +73,29 @@ static void two_fifths_of_the_layers_are_looked_ahead_through_unless_asked(void 
     assert_int_equal(p.cut[0].n_shadow, 7);
 }
 
+/* Where the head takes the memory of 8 layers, a stage with its look-ahead may have up to 8 layers more than the last one. */
+static void a_lighter_last_stage_makes_up_for_its_head(void **state)
+{
+    (void)state;
+    for (uint32_t layers = 2; layers <= 48; layers++)
+        for (uint32_t stages = 2; stages <= layers; stages++)
+            for (uint32_t ahead = 1; ahead <= 12 && ahead < layers; ahead += 3)
+                for (uint32_t lighter = 1; lighter <= 64; lighter *= 4) {
+                    struct zl_partition p = make((struct zl_partition_request){
+                        .layers = layers, .stages = stages, .readout = ZL_READOUT_SHADOW, .look_ahead = ahead, .lighter = lighter});
+                    const uint32_t last = p.cut[stages - 1].n_own;
+                    uint32_t most = 0;
+                    for (uint32_t k = 0; k + 1 < stages; k++)
+                        most = p.cut[k].n_own + ahead > most ? p.cut[k].n_own + ahead : most;
+                    if (last > 1 && last + stages <= layers) /* neither end of what is possible */
+                        assert_in_range(last + lighter + 2, most, most + 4);
+                }
+    struct zl_partition p = make(
+        (struct zl_partition_request){.layers = 30, .stages = 7, .readout = ZL_READOUT_SHADOW, .look_ahead = 5, .lighter = 8});
+    assert_int_equal(p.cut[0].n_own, 4);
+    assert_int_equal(p.cut[6].n_own, 1);
+}
+
 static void look_ahead_that_reaches_the_end_needs_no_map(void **state)
 {
     (void)state;
@@ -133,6 +156,7 @@ int main(void)
         cmocka_unit_test(blocks_without_look_ahead_are_equal),
         cmocka_unit_test(the_last_stage_is_smaller_by_what_stands_behind_it_and_larger_where_others_work_twice),
         cmocka_unit_test(two_fifths_of_the_layers_are_looked_ahead_through_unless_asked),
+        cmocka_unit_test(a_lighter_last_stage_makes_up_for_its_head),
         cmocka_unit_test(look_ahead_that_reaches_the_end_needs_no_map),
         cmocka_unit_test(layers_that_do_not_train_are_frozen_stages),
         cmocka_unit_test(impossible_requests_are_refused),
