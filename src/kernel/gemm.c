@@ -31,7 +31,7 @@ enum {
     MC = 576,               /* rows of C a block, at most */
     GROUP_FLOATS = 1 << 19, /* the shared buffer of packed activations */
     GROUP_BLOCKS = 64,
-    ROWS_WORTH = 7,         /* panels of rows that are worth making all panels of weights for */
+    ROWS_WORTH = 64,        /* rows of C that are worth making all panels of weights for */
     ROWS_MOST = 1 << 28,    /* multiply-adds of a thread in a product so short that meeting costs more than making them */
     SLACK = ZL_UKR_SLACK,
     LINE = ZL_ASK_LINE
@@ -265,7 +265,7 @@ static void group_by_rows(const struct job *j)
 static bool by_rows(const struct job *j)
 {
     const int64_t threads = omp_get_num_threads();
-    return ceil_div(j->m, j->f.pm) >= ROWS_WORTH * threads && j->m * j->g->n < ROWS_MOST * threads / zl_cut_total(j->g);
+    return ceil_div(j->m, j->f.pm) * j->f.pm >= ROWS_WORTH * threads && j->m * j->g->n < ROWS_MOST * threads / zl_cut_total(j->g);
 }
 
 /* One group of K blocks of one block of rows, shared by the threads of the region it is called in. */

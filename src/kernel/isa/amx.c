@@ -92,11 +92,13 @@ struct sums {
     _Alignas(64) float at[PM][PN];
 };
 
-/* The registers: sums 0 1 of the upper rows, 2 3 of the lower ones; activations 4 and 5; weights 6 and 7. R and C, rows and columns of
+/* Activations stream by from the second-level cache and are not to push the weights out of the first: their loads say so.
+ *
+ * The registers: sums 0 1 of the upper rows, 2 3 of the lower ones; activations 4 and 5; weights 6 and 7. R and C, rows and columns of
  * registers, are constants. */
 V_INLINE void multiply(const int R, const int C, const float *m, const float *b, int64_t b_bytes)
 {
-    _tile_loadd(4, m, LINE);
+    _tile_stream_loadd(4, m, LINE);
     _tile_loadd(6, b, b_bytes);
     _tile_dpbf16ps(0, 4, 6);
     if (C > 1) {
@@ -104,7 +106,7 @@ V_INLINE void multiply(const int R, const int C, const float *m, const float *b,
         _tile_dpbf16ps(1, 4, 7);
     }
     if (R > 1) {
-        _tile_loadd(5, m + SIDE * SIDE, LINE);
+        _tile_stream_loadd(5, m + SIDE * SIDE, LINE);
         _tile_dpbf16ps(2, 5, 6);
         if (C > 1)
             _tile_dpbf16ps(3, 5, 7);
