@@ -184,6 +184,8 @@ void zl_checkpointing_cut(struct zl_checkpointing *c, const struct zl_ledger *le
     if (!c->open || cut->generation != c->generation)
         return;
     memcpy(s.count, cut->count, sizeof s.count);
+    if (cut->whole > c->tally.steps_done)
+        c->tally.step_seconds = 0; /* they went into a step that is whole */
     c->tally.steps_done = cut->whole;
     c->tally.tokens_done = zl_journal_tokens(c->journal, cut->whole);
     if (c->health)
@@ -331,6 +333,7 @@ bool zl_checkpointing_sweep(struct zl_checkpointing *c, struct zl_sweep *w, uint
         return false;
     struct sweep_put p = {c, &s, step < steps ? c->s->order.steps[step].first_micro : c->s->order.n_micro};
     c->tally = zl_journal_tally(c->journal);
+    c->tally.step_seconds = 0; /* a window that was stopped is computed anew */
     if (zl_sweep_visit(w, false, &step, put_block, &p, &err)) {
         zl_warn("no checkpoint behind step %llu: %s", (unsigned long long)step, err.text);
         zl_checkpointing_drop(c);

@@ -71,10 +71,12 @@ uint64_t zl_journal_tokens(const struct zl_journal *j, uint64_t step)
 
 struct zl_tally zl_journal_tally(const struct zl_journal *j)
 {
+    const uint64_t now = zl_clock_ns();
     return (struct zl_tally){.steps_done = j->steps_done,
                              .tokens_done = j->tokens_done,
                              .evaluations = j->evaluations,
-                             .seconds = j->start_ns ? (double)(zl_clock_ns() - j->start_ns) * 1e-9 : 0,
+                             .seconds = j->start_ns ? (double)(now - j->start_ns) * 1e-9 : 0,
+                             .step_seconds = j->start_ns ? (double)(now - j->since_ns) * 1e-9 : 0,
                              .first_eval = j->first_eval,
                              .last_eval = j->last_eval,
                              .last_eval_step = j->last_eval_step,
@@ -99,6 +101,7 @@ void zl_journal_resume(struct zl_journal *j, const struct zl_tally *t)
     zl_journal_begin(j);
     j->start_ns -= (uint64_t)(t->seconds * 1e9);
     j->last_step_ns = j->since_ns;
+    j->since_ns -= (uint64_t)(t->step_seconds * 1e9);
 }
 
 void zl_journal_step(struct zl_journal *j, const struct zl_step_record *r, double stall_seconds)

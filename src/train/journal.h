@@ -13,7 +13,7 @@
 
 struct zl_tally { /* of the run so far, over all the processes that have worked on it */
     uint64_t steps_done, tokens_done, evaluations;
-    double seconds;
+    double seconds, step_seconds; /* step_seconds of them have gone into the step under way */
     double first_eval, last_eval; /* NaN: none */
     uint64_t last_eval_step;
     uint64_t peak_pss, peak_private;

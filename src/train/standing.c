@@ -50,6 +50,7 @@ static json_t *tally_object(const struct zl_tally *t)
     set(o, "evaluations", zl_json_count(t->evaluations));
     set(o, "tokens", zl_json_count(t->tokens_done));
     set(o, "seconds", number(t->seconds));
+    set(o, "step_seconds", number(t->step_seconds));
     set(o, "first_eval", number(t->first_eval));
     set(o, "last_eval", number(t->last_eval));
     set(o, "last_eval_step", zl_json_count(t->last_eval_step));
@@ -239,12 +240,22 @@ static struct zl_running read_running(struct reader *r, const json_t *o)
     return (struct zl_running){real(r, o, "mean"), real(r, o, "variance"), count(r, o, "n", UINT64_MAX)};
 }
 
+static double duration(struct reader *r, const json_t *o, const char *key)
+{
+    const double seconds = real(r, o, key);
+    if (seconds >= 0 && seconds < 1e10)
+        return seconds;
+    refuse(r, key);
+    return 0;
+}
+
 static void read_tally(struct reader *r, const json_t *o, struct zl_tally *t)
 {
     t->evaluations = count(r, o, "evaluations", UINT64_MAX);
     t->steps_done = count(r, o, "steps", UINT64_MAX);
     t->tokens_done = count(r, o, "tokens", UINT64_MAX);
-    t->seconds = real(r, o, "seconds");
+    t->seconds = duration(r, o, "seconds");
+    t->step_seconds = duration(r, o, "step_seconds");
     t->first_eval = real(r, o, "first_eval");
     t->last_eval = real(r, o, "last_eval");
     t->last_eval_step = count(r, o, "last_eval_step", UINT64_MAX);

@@ -66,6 +66,35 @@ for call in openat:1 fallocate:1 enter:1 enter:2 pwrite:1 pwrite:5 close:1 renam
 done
 [ "$held" -ge 12 ] || fail "only $held of the calls were made: this shows little"
 
+# stopped in the midst of a step: its speed is that of its tokens in the time of both processes
+midst=0
+for schedule in bp zerolock pipedream; do
+    for delay in 0.05 0.11; do
+        what="$schedule stopped in the midst of a step after $delay s"
+        slow=(train model train.jsonl --steps 4 -b 12000 -m 64 -l 256 -s "$schedule" -q -o run)
+        rm -rf run
+        "$zerolock" "${slow[@]}" >out 2>err </dev/null &
+        pid=$!
+        for _ in $(seq 1200); do
+            grep -qs '"step":1,' run/metrics.jsonl && break
+            sleep 0.02
+        done
+        sleep $delay
+        kill -TERM "$pid"
+        ended
+        [ "$status" -eq 1 ] || fail "$what: status $status"
+        grep -q '"admitted","time":[0-9]*,"step":2,' run/events.jsonl && ! grep -q '"step":2,"epoch"' run/metrics.jsonl && midst=$((midst + 1))
+        sleep 0.3 # no part of any step
+        run 0 "${slow[@]}" --resume
+        sed -E 's/.*"step":([0-9]+),.*"tokens":([0-9]+),.*,"seconds":([0-9.e-]+),"tokens_per_second":([0-9.e-]+),.*/\1 \2 \3 \4/' run/metrics.jsonl |
+            awk 'NF == 4 { n++; took = $3 - before; before = $3; off = $2 / $4 / took - 1; off = off < 0 ? -off : off; if (off > most) most = off }
+                 END { printf "most of %d steps %.1e (bound 1e-4)", n, most; exit !(n == 4 && most < 1e-4) }' >speeds ||
+            fail "$what: tokens_per_second is not tokens by seconds: $(cat speeds; cat run/metrics.jsonl)"
+    done
+done
+[ "$midst" -ge 2 ] || fail "only $midst of the runs were stopped in the midst of a step"
+echo "$midst runs stopped in the midst of a step: $(cat speeds)"
+
 # right behind the start, wherever it is
 for delay in 0.001 0.002 0.004 0.006 0.01 0.015 0.02 0.03 0.05 0.08; do
     rm -rf run

@@ -86,7 +86,7 @@ static json_t *identity;
 static char *text_of_cut(const struct zl_ledger *l)
 {
     struct zl_standing s = {.begun = l->cut.open_step, .n_begun = l->cut.n, .n_stages = STAGES, .tally = {.steps_done = l->cut.whole,
-                            .seconds = 1.0 / 3, .first_eval = (double)NAN, .last_eval = 2.0 / 7}, .isa = "avx2", .identity = identity,
+                            .seconds = 1.0 / 3, .step_seconds = 1.0 / 7, .first_eval = (double)NAN, .last_eval = 2.0 / 7}, .isa = "avx2", .identity = identity,
                             .vitals = {.step = 3, .loss = {1.0 / 9, 1e-300, 5}}};
     memcpy(s.count, l->cut.count, sizeof s.count);
     char *text = zl_standing_text(&s);
