@@ -12,6 +12,7 @@ libzl_store_la_SOURCES = \
 	src/store/generations.c \
 	src/store/hash.h \
 	src/store/append.c src/store/append.h \
+	src/store/leftovers.c src/store/leftovers.h \
 	src/store/retain.c \
 	src/store/run.c src/store/run.h \
 	src/store/spill.c src/store/spill.h \

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "store/generation.h"
+#include "store/leftovers.h"
 
 char *zl_run_path(const struct zl_run *r, const char *name)
 {
@@ -118,6 +119,8 @@ int zl_run_open(struct zl_run *r, const char *dir, enum zl_run_mode mode, struct
         rc = take_lock(r, err);
     if (!rc && mode == ZL_RUN_FRESH && zl_run_has_results(r))
         rc = zl_fail(err, ZL_EUSAGE, "%s holds the results of an earlier run; choose another folder, go on with --resume or add --force", dir);
+    if (!rc && !r->made)
+        zl_leftovers_remove(dir);
     if (!rc)
         rc = open_lines(r, "metrics.jsonl", &r->metrics, err);
     if (!rc)

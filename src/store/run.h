@@ -32,7 +32,7 @@ enum zl_run_mode {
 };
 
 /* Make the folder and take its lock. Symbolic links and anything but plain files in the place of the lock, the metrics and the events are
- * refused. Nothing that it holds is changed. */
+ * refused. Nothing that it holds is changed, but what killed writers left under temporary names goes. */
 int zl_run_open(struct zl_run *r, const char *dir, enum zl_run_mode mode, struct zl_error *err);
 
 /* The folder holds results of a run: an adapter, or metrics. */

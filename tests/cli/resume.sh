@@ -98,6 +98,27 @@ says out '"step":6'
 run 0 "${run[@]}" --resume -o again --steps 6
 says err 'going on behind step 6 of 6'
 
+# what killed writers left under temporary names goes when the folder is taken again; what only looks like it stays
+left=(run.json.tmp-12-0 config.yaml.tmp-7-3 metrics.jsonl.tmp-1-99 events.jsonl.tmp-4711-0 readouts.safetensors.tmp-31)
+others=(run.json.tmp- run.json.tmp-x-0 run.json.tmp-12-0~ run.json.tmp-12-0.old notes.tmp-12-0 adapter.tmp-8 adapter.tmp-9-0.old adapter.tmp-9-0)
+touch "${left[@]/#/again/}" "${others[@]/#/again/}"
+rm again/adapter.tmp-9-0{,.old}
+for folder in adapter.tmp-12-0 adapter.tmp-13-1 adapter.tmp-9-0 adapter.tmp-9-0.old adapter.tmp-10-0; do
+    mkdir "again/$folder"
+    touch "again/$folder"/adapter_{config.json,model.safetensors}
+done
+touch again/adapter.tmp-12-0/adapter_model.safetensors.tmp-12 again/adapter.tmp-13-1/adapter_config.json.tmp-13-0 again/adapter.tmp-10-0/thesis.txt
+echo precious >victim
+ln -s ../victim again/run.json.tmp-13-0
+ln -s .. again/adapter.tmp-14-0
+run 2 "${run[@]}" -q -o again # refused: nothing is touched
+[ -e again/run.json.tmp-12-0 ] || fail 'a refused run removes leftovers'
+run 0 "${run[@]}" -q --resume -o again --steps 6
+for name in "${left[@]}" adapter.tmp-12-0 adapter.tmp-13-1; do [ ! -e "again/$name" ] || fail "$name is left of a dead writer"; done
+for name in "${others[@]}" run.json.tmp-13-0 adapter.tmp-14-0; do [ -e "again/$name" ] || fail "$name is none of ours and is gone"; done
+[ -e again/adapter.tmp-10-0/thesis.txt ] && [ "$(cat victim)" = precious ] && [ -e train.jsonl ] || fail 'what is none of ours is gone'
+[ -s again/adapter/adapter_model.safetensors ] || fail 'the adapter is gone'
+
 # an adapter and no checkpoints: nothing to go on from, and nothing to lose
 run 0 "${run[@]}" -q -o bare --keep 0
 [ ! -e bare/checkpoints ] || fail '--keep 0 writes checkpoints'
