@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -23,6 +24,7 @@ static void obey(struct zl_train_options *o, const struct zl_supervised *by, str
     if (by->goes_on) {
         o->force = o->force && o->resume; /* what was to be overwritten is overwritten */
         o->resume = true;
+        o->again = true;
     }
 }
 
@@ -50,12 +52,24 @@ static int keep_configuration(struct zl_train_options *o, struct zl_memory *m, s
 
 static int run(struct zl_train_options *o, struct zl_memory *m, struct zl_error *err)
 {
-    o->hooks = zl_process_prepare(o->quiet);
+    o->hooks = zl_process_prepare(o->quiet || o->again);
     int rc = zl_train_options_settle(o, m, err);
     if (rc)
         return rc;
     rc = keep_configuration(o, m, err);
     return rc ? rc : zl_train_run(o, err);
+}
+
+/* A run that is started again reads its data again. */
+static int check_readable_again(const struct zl_train_options *o, struct zl_error *err)
+{
+    for (size_t i = 0; i <= o->data.n; i++) {
+        const char *path = i < o->data.n ? o->data.v[i] : o->eval_data;
+        struct stat st;
+        if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+            return zl_fail(err, ZL_EUSAGE, "--supervise reads the data again when it starts the run again, and %s is no file but a pipe or the like", path);
+    }
+    return 0;
 }
 
 /* `zerolock train --resume RUN`: the run's own configuration says the rest. What else stands there counts beside it. */
@@ -105,7 +119,7 @@ int zl_cmd_train(int argc, char **argv)
         rc = zl_options_parse(&zl_train_command, argc, argv, &o, &memory, &err);
     if (rc == ZL_PARSED && supervised)
         obey(&o, &by, &memory);
-    else if (rc == ZL_PARSED && o.supervise) {
+    else if (rc == ZL_PARSED && o.supervise && (rc = check_readable_again(&o, &err)) == 0) {
         const int status = zl_supervise(&(struct zl_supervision){whole, o.output, o.hang_seconds, o.quiet});
         zl_memory_free(&memory);
         return status;

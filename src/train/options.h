@@ -48,6 +48,7 @@ struct zl_train_options {
     bool supervise;            /* by a parent process, which the program is before it starts another of itself */
     double hang_seconds;       /* without a sign of life, after which the parent starts the run again */
     const char *died;          /* how the process before this one ended, where somebody knows; NULL or empty: nobody does */
+    bool again;                /* that process has said all there is to say before the first step; this one says what is new */
     bool resume;               /* go on with the run in `output` */
 
     /* schedule */

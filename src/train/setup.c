@@ -24,7 +24,7 @@ static int read_corpus(struct zl_setup *s, const struct zl_train_options *o, str
                                         .held_out_share = o->eval_split,
                                         .max_length = o->max_length,
                                         .seed = o->seed,
-                                        .quiet = o->quiet};
+                                        .quiet = o->quiet || o->again};
     int rc = zl_corpus_open(&s->corpus, &r, err);
     zl_tokenizer_close(s->corpus.tokenizer); /* its megabytes have done their work */
     s->corpus.tokenizer = NULL;

@@ -341,14 +341,23 @@ static int decide_freeze(struct work *d, struct zl_train_options *o)
     return p.freeze ? zl_setup_cut_again(d->s, o, d->journal.err) : 0;
 }
 
+/* What was said before the first step by the process before this one is not said again. */
+static void hush(const struct zl_train_options *o, bool on)
+{
+    if (o->again)
+        zl_log_quiet(on || o->quiet);
+}
+
 /* Everything up to the first micro-batch. */
 static int prepare(struct work *d, struct zl_train_options *o)
 {
     struct zl_error *err = d->journal.err;
     json_t *identity = NULL;
+    hush(o, false);
     int rc = o->resume ? zl_resume_find(&d->resume, &d->run, o->force, err) : zl_run_id_make(&d->resume.id, err);
     if (rc)
         return rc;
+    hush(o, true);
     zl_resume_options(&d->resume, o);
     rc = zl_setup_make(d->s, o, err);
     if (!rc && zl_freeze_auto(o))
@@ -372,6 +381,7 @@ static int prepare(struct work *d, struct zl_train_options *o)
         remark(d);
     if (!rc) /* from here on there is something to finish: look at once, then at every micro-batch */
         rc = zl_hooks_check(o->hooks, err);
+    hush(o, false);
     if (!rc)
         rc = take_folder(d);
     if (rc) {

@@ -57,6 +57,8 @@ same kept
 says err 'was ended by signal 9'
 says err 'gave no sign of life for 2 seconds'
 [ "$(grep -c '"died"' kept/events.jsonl)" -eq 2 ] || fail "not two deaths in events.jsonl: $(grep '"died"' kept/events.jsonl)"
+[ "$(grep -cF '200 of 200 rows kept' err)" -eq 1 ] || fail "the data's report is not printed once: $(cat err)"
+[ "$(grep -c 'going on behind step' err)" -eq 2 ] || fail 'not two times going on'
 run 0 checkpoint verify kept
 says out 'each trained on once'
 ! compgen -G "/dev/shm/zerolock-$pid-*" >/dev/null || fail 'a segment of the supervisor'
@@ -107,6 +109,16 @@ run 1 train model broken.jsonl -q -o broken --supervise
 one_sentence
 run 2 "${run[@]}" -q -o kept --supervise
 one_sentence
+
+# data that can be read once only
+mkfifo once
+for data in once /dev/stdin; do
+    cat train.jsonl | timeout 20 "$zerolock" train model "$data" -q -o once-only --supervise >out 2>err
+    [ "${PIPESTATUS[1]}" -eq 2 ] || fail "$data under --supervise is not refused"
+    says err "$data is no file"
+done
+run 2 train model train.jsonl -q -o once-only --supervise --eval-data once
+says err 'once is no file'
 
 # a second of the processor, again and again, and never a checkpoint
 (ulimit -t 1 && exec "$zerolock" "${run[@]}" --steps 1000000 -q -o hopeless --supervise --checkpoint-minutes 0) >out 2>err
