@@ -14,7 +14,8 @@ enum { LAYERS = 4, VOCAB = 260, ALL = (1 << ZL_LINEARS) - 1, TOKENS = 40, MICRO 
 
 static struct tiny tiny;
 static struct zl_model model;
-static struct batch batch[MICRO];
+static struct batch usual[MICRO], single[MICRO]; /* single: one sequence of one token in each */
+static const struct batch *batch = usual;
 static const struct zl_lora_spec lora = {.rank = 4, .targets = ALL, .alpha = 8};
 static const struct zl_optimizer adamw = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .clip = 1};
 static const uint32_t same_worker[MOST_STAGES] = {0, 0, 0, 0}, own_worker[MOST_STAGES] = {0, 1, 2, 3};
@@ -30,6 +31,7 @@ struct snapshots {
 struct way {
     enum zl_schedule_kind schedule;
     uint32_t stages, per_step, ring_depth;
+    uint32_t micro;            /* only so many micro-batches; 0: all */
     bool vertical_sync, stacked, replay;
     bool common;               /* two workers run all stages */
     uint32_t lag;              /* of async; 0: the usual one */
@@ -175,6 +177,12 @@ static void take_up(struct zl_pipeline *l)
         fail_msg("%s", err.text);
 }
 
+/* In whole steps. */
+static uint32_t micro_of(const struct way *way)
+{
+    return (way->micro ? way->micro : MICRO) / way->per_step * way->per_step;
+}
+
 static struct result run(const struct way *way)
 {
     struct zl_pipeline l;
@@ -194,6 +202,7 @@ static struct result run(const struct way *way)
                                           .n_workers = way->stacked ? 1 : way->common ? 2 : way->stages, .common = way->common,
                                           .worker_of = way->stacked || way->common ? same_worker : own_worker, .groups = groups, .seed = 3, .sink = &sink,
                                           .before = way->delays || way->break_at || way->halt_at ? disturb : NULL, .before_context = &d};
+    const uint32_t n_micro = micro_of(way);
     uint32_t i = way->from ? way->at * way->per_step : 0;
     bool halted = false;
 again:
@@ -211,7 +220,7 @@ again:
     }
     if (zl_pipeline_start(&l, &err))
         fail_msg("%s", err.text);
-    for (; i < MICRO / way->per_step * way->per_step; i++) {
+    for (; i < n_micro; i++) {
         struct zl_packet *p = slot(&l, &result.reports);
         if (!p)
             break;
@@ -312,7 +321,7 @@ static struct result simulate(const struct way *way)
         remember(&stage[k], 0);
     }
     static float x[MOST_STAGES + 1][TOKENS * 32], dy[TOKENS * 32];
-    for (uint32_t m = 0; m < MICRO / way->per_step * way->per_step; m++) {
+    for (uint32_t m = 0; m < micro_of(way); m++) {
         const struct batch *b = &batch[m];
         const size_t bytes = (size_t)b->tok.t * 32 * sizeof(float);
         memcpy(x[0], b->x, bytes);
@@ -342,7 +351,7 @@ static struct result simulate(const struct way *way)
         result.n[k] = stage[k].b.n;
         result.w[k] = malloc(result.n[k] * sizeof(float));
         memcpy(result.w[k], stage[k].b.w, result.n[k] * sizeof(float));
-        for (uint32_t i = 0; i <= MICRO / way->per_step; i++)
+        for (uint32_t i = 0; i <= micro_of(way) / way->per_step; i++)
             free(stage[k].after[i]);
         zl_block_close(&stage[k].b);
     }
@@ -390,6 +399,78 @@ static void late_gradients_are_those_of_a_plain_simulation(void **state)
                 free_result(&expected);
                 free_result(&got);
             }
+}
+
+/* All weights in the order of the layers, however they are cut. */
+static uint64_t flat(const struct result *r, const float **w)
+{
+    static float all[2][1 << 16];
+    static unsigned turn;
+    float *to = all[turn++ % 2];
+    uint64_t n = 0;
+    for (size_t k = 0; k < MOST_STAGES; n += r->n[k++])
+        if (r->n[k]) {
+            assert_true(n + r->n[k] <= 1 << 16);
+            memcpy(to + n, r->w[k], r->n[k] * sizeof(float));
+        }
+    *w = to;
+    return n;
+}
+
+/* What the schedule's bits have to be: the simulation's, backpropagation's, or where losses are local those of one worker for all stages with
+ * deep rings. */
+static void check_bits(const char *what, const struct form *f, const struct way *way, const struct result *got)
+{
+    struct way plain = *way;
+    struct result expected;
+    plain.common = false;
+    plain.stacked = f < forms + FIRST_LATE;
+    plain.ring_depth = 7;
+    if (f >= forms + FIRST_LATE) {
+        expected = simulate(&plain);
+    } else {
+        plain.stages = plain.schedule == ZL_SCHEDULE_ZEROLOCK ? plain.stages : 1;
+        plain.schedule = plain.schedule == ZL_SCHEDULE_ZEROLOCK ? plain.schedule : ZL_SCHEDULE_BP;
+        expected = run(&plain);
+    }
+    const float *a, *b;
+    const uint64_t n = flat(&expected, &a);
+    uint64_t different = 0, moved = 0;
+    assert_int_equal(flat(got, &b), n);
+    for (uint64_t i = 0; i < n; i++) {
+        different += memcmp(&a[i], &b[i], sizeof *a) != 0;
+        moved += a[i] != 0;
+    }
+    print_message("  %s: %llu of %llu weights differ (bound 0)\n", what, (unsigned long long)different, (unsigned long long)moved);
+    assert_int_equal(different, 0);
+    assert_true(moved > n / 2); /* B too, which begins at 0 */
+    free_result(&expected);
+}
+
+/* Four stages with 1 to 5 micro-batches a step, and with so many in the whole run, through rings of one slot; sequences of one token too. Who
+ * counts on as many micro-batches as stages, or sends before it takes, waits for ever here. */
+static void fewer_and_more_micro_batches_than_stages_pass_rings_of_one_slot(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5};
+    for (const struct form *f = forms; f < forms + FORMS; f++)
+        for (size_t i = 0; i < 4 * sizeof sizes / sizeof sizes[0]; i++) {
+            char what[128];
+            struct way way = way_of(f, 4, sizes[i / 4], 1);
+            way.micro = i & 1 ? way.per_step : 0;
+            batch = i & 2 ? single : usual;
+            for (int workers = 1; workers <= 4; workers += workers) {
+                way.stacked = workers == 1;
+                way.common = workers == 2;
+                struct result got = run(&way);
+                snprintf(what, sizeof what, "%s, 4 stages on %d workers, %u micro-batches a step, %u in all%s", f->name, workers, way.per_step,
+                         micro_of(&way), i & 2 ? ", of one token" : "");
+                assert_int_equal(got.reports, 4 * micro_of(&way));
+                check_bits(what, f, &way, &got);
+                free_result(&got);
+            }
+        }
+    batch = usual;
 }
 
 static void every_schedule_goes_on_from_a_snapshot_to_the_same_bits(void **state)
@@ -505,7 +586,11 @@ static int setup(void **state)
     tiny_make(&tiny, LAYERS, 1);
     variant_open(&tiny, 256, &model);
     for (uint32_t i = 0; i < MICRO; i++)
-        batch_make(&batch[i], &model, (int64_t[]){TOKENS - 11 - (int64_t)i, i % 3 ? 11 : 1}, 2, VOCAB, 40 + i);
+        batch_make(&usual[i], &model, (int64_t[]){TOKENS - 11 - (int64_t)i, i % 3 ? 11 : 1}, 2, VOCAB, 40 + i);
+    for (uint32_t i = 0; i < MICRO; i++) {
+        batch_make(&single[i], &model, (int64_t[]){1}, 1, VOCAB, 80 + i);
+        single[i].labels[0] = (int32_t)(i * 7 % VOCAB); /* what follows is not among the tokens */
+    }
     return 0;
 }
 
@@ -513,7 +598,9 @@ static int teardown(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MICRO; i++)
-        batch_free(&batch[i]);
+        batch_free(&usual[i]);
+    for (size_t i = 0; i < MICRO; i++)
+        batch_free(&single[i]);
     for (size_t k = 0; k < MOST_STAGES; k++)
         for (size_t j = 0; j < ZL_STAGE_SECTIONS; j++)
             free(whole[k][j].data);
@@ -526,6 +613,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(late_gradients_are_those_of_a_plain_simulation),
+        cmocka_unit_test(fewer_and_more_micro_batches_than_stages_pass_rings_of_one_slot),
         cmocka_unit_test(every_schedule_goes_on_from_a_snapshot_to_the_same_bits),
         cmocka_unit_test(every_schedule_goes_on_from_the_snapshots_of_a_run_that_went_on),
         cmocka_unit_test(every_schedule_goes_on_from_wherever_it_was_halted),

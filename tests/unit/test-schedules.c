@@ -78,6 +78,48 @@ static void flushing_schedules_give_the_bits_of_backpropagation(void **state)
     }
 }
 
+/* Steps of one micro-batch, and no more than one or three steps, with everything else as narrow as it goes. */
+static void a_run_of_one_micro_batch_passes_every_schedule(void **state)
+{
+    (void)state;
+    static const struct {
+        enum zl_schedule_kind schedule, as;
+        uint64_t stages, interleave;
+        enum zl_switch replay;
+    } forms[] = {{ZL_SCHEDULE_GPIPE, ZL_SCHEDULE_BP, 4, 1, ZL_OFF},      {ZL_SCHEDULE_1F1B, ZL_SCHEDULE_BP, 4, 1, ZL_OFF},
+                 {ZL_SCHEDULE_1F1B, ZL_SCHEDULE_BP, 3, 2, ZL_OFF},       {ZL_SCHEDULE_1F1B, ZL_SCHEDULE_BP, 2, 3, ZL_OFF},
+                 {ZL_SCHEDULE_SWEEP, ZL_SCHEDULE_ZEROLOCK, 4, 1, ZL_OFF}, {ZL_SCHEDULE_ZEROLOCK, ZL_SCHEDULE_ZEROLOCK, 4, 1, ZL_OFF},
+                 {ZL_SCHEDULE_PIPEDREAM, ZL_SCHEDULE_PIPEDREAM, 4, 1, ZL_OFF}, {ZL_SCHEDULE_ASYNC, ZL_SCHEDULE_ASYNC, 4, 1, ZL_OFF},
+                 {ZL_SCHEDULE_ASYNC, ZL_SCHEDULE_ASYNC, 4, 1, ZL_ON}};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        for (uint64_t steps = 1; steps <= 3; steps += 2) {
+            char what[80];
+            size_t size;
+            struct zl_train_options o = fresh();
+            o.schedule = forms[i].as;
+            o.stages = forms[i].as == ZL_SCHEDULE_BP ? 1 : forms[i].stages;
+            o.look_ahead = 1;
+            o.train_map = ZL_OFF;
+            o.replay = forms[i].replay;
+            o.lag = forms[i].as == ZL_SCHEDULE_ASYNC ? 1 : 0;
+            o.steps = steps;
+            o.batch_tokens = o.micro_batch_tokens = 48;
+            o.placement = ZL_PLACEMENT_STACKED;
+            struct zl_train_options p = o;
+            p.output = fresh().output;
+            p.schedule = forms[i].schedule;
+            p.stages = forms[i].stages;
+            p.interleave = forms[i].interleave;
+            p.ring_depth = 1;
+            p.placement = ZL_PLACEMENT_SPREAD;
+            char *expected = bytes_of(o, &size);
+            snprintf(what, sizeof what, "%s, %u stages of %u parts, %u steps", zl_schedule_names[p.schedule], (unsigned)p.stages,
+                     (unsigned)p.interleave, (unsigned)steps);
+            assert_same(what, p, expected, size);
+            free(expected);
+        }
+}
+
 /* Kept as bfloat16, the gradients are those of rounded activations; a stage's input is not rounded, so each cut has bits of its own, but
  * they depend on nothing else. */
 static void halved_activations_give_the_same_bits_wherever_stages_run(void **state)
@@ -155,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flushing_schedules_give_the_bits_of_backpropagation),
+        cmocka_unit_test(a_run_of_one_micro_batch_passes_every_schedule),
         cmocka_unit_test(halved_activations_give_the_same_bits_wherever_stages_run),
         cmocka_unit_test(placement_changes_no_bit),
     };
